@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Atomic helpers whose names carry the memory order; the only user of stdatomic.h.
+ *
+ * They are macros over _Atomic objects, so that one set serves every width. Each use says in a
+ * comment what it pairs with, unless it is relaxed and nothing depends on the order.
+ */
+#ifndef ARENA_ATOMICS_H
+#define ARENA_ATOMICS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define load_relaxed(p)		atomic_load_explicit((p), memory_order_relaxed)
+#define load_acquire(p)		atomic_load_explicit((p), memory_order_acquire)
+#define store_relaxed(p, v)	atomic_store_explicit((p), (v), memory_order_relaxed)
+#define store_release(p, v)	atomic_store_explicit((p), (v), memory_order_release)
+#define add_relaxed(p, v)	atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
+#define add_acq_rel(p, v)	atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
+#define sub_acq_rel(p, v)	atomic_fetch_sub_explicit((p), (v), memory_order_acq_rel)
+#define or_release(p, v)	atomic_fetch_or_explicit((p), (v), memory_order_release)
+#define and_release(p, v)	atomic_fetch_and_explicit((p), (v), memory_order_release)
+#define swap_acq_rel(p, v)	atomic_exchange_explicit((p), (v), memory_order_acq_rel)
+/* Strong compare and swap: @expected is a pointer and is overwritten on failure. */
+#define cas_acq_rel(p, expected, v)                                                           \
+	atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel,   \
+						memory_order_acquire)
+/* Full fence: orders a store before it against a load after it (Dekker pattern). */
+#define fence_seq_cst()		atomic_thread_fence(memory_order_seq_cst)
+#define fence_acquire()		atomic_thread_fence(memory_order_acquire)
+#define fence_release()		atomic_thread_fence(memory_order_release)
+
+/* A counter that many threads bump and nobody orders anything by. */
+typedef _Atomic uint64_t counter_t;
+#define counter_bump(c)		((void)add_relaxed((c), 1))
+
+/* A spin lock for sections of a few instructions that never call out. */
+struct spinlock { atomic_flag flag; };
+#define SPINLOCK_INIT	{ ATOMIC_FLAG_INIT }
+
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+static inline void spin_lock(struct spinlock *l)
+{
+	/* Pairs with the clear in spin_unlock(). */
+	while (atomic_flag_test_and_set_explicit(&l->flag, memory_order_acquire))
+		spin_pause();
+}
+
+static inline void spin_unlock(struct spinlock *l)
+{
+	atomic_flag_clear_explicit(&l->flag, memory_order_release);
+}
+
+#endif

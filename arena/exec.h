@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Graphs: templates with the births of their nodes, execs with the refs they captured, and the
+ * guard that judges a launch.
+ *
+ * A word of a node's parameters becomes a ref only if it lay in a live range when the node was
+ * born (created, captured, or given new parameters); shim/walk.c reads the words, this layer
+ * resolves them. Nothing here calls the driver.
+ *
+ * Threads: any function from any thread. guard_launch() takes no lock unless the exec is marked.
+ */
+#ifndef ARENA_EXEC_H
+#define ARENA_EXEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "atomics.h"
+#include "finding.h"
+#include "ledger.h"
+
+/* id, name in reports */
+#define NODE_KINDS(X)                                                                         \
+	X(KERNEL, "kernel")                                                                   \
+	X(MEMCPY, "memcpy")                                                                   \
+	X(MEMSET, "memset")                                                                   \
+	X(HOST, "host")                                                                       \
+	X(CHILD, "child-graph")                                                               \
+	X(ALLOC, "mem-alloc")                                                                 \
+	X(FREE, "mem-free")                                                                   \
+	X(BATCH, "batch-mem-op")                                                              \
+	X(CONDITIONAL, "conditional")                                                         \
+	X(OTHER, "other")
+
+enum node_kind {
+#define X(id, name) NODE_##id,
+	NODE_KINDS(X)
+#undef X
+	NODE_KIND_COUNT
+};
+const char *node_kind_name(enum node_kind kind);
+
+/* A candidate word: param/offset are for kernels; memcpy has 0 source, 1 destination; memset 0;
+ * batch mem-ops the index of the operation. */
+struct word {
+	uint64_t value;
+	uint16_t param, offset;
+	uint8_t confidence;		/* enum confidence */
+};
+
+struct node_desc {
+	uint64_t graph, node;		/* CUgraph, CUgraphNode */
+	enum node_kind kind;
+	uint32_t name;			/* interned kernel name */
+	uint32_t depth;			/* 0 top level, +1 in each child or conditional body */
+	const struct word *words;
+	uint32_t words_count;
+};
+
+/* ---- births: what the words of a template's nodes meant when they were written ---- */
+
+/* @brief Record (or overwrite) the birth of a node: resolve its words now. */
+void birth_record(const struct node_desc *n);
+/* @brief Node @to means what node @from meant. */
+void birth_copy(uint64_t from_graph, uint64_t from_node, uint64_t to_graph, uint64_t to_node);
+void birth_forget_node(uint64_t graph, uint64_t node);
+void birth_forget_graph(uint64_t graph);
+
+/* ---- execs ---- */
+
+struct ref {
+	uint64_t value;
+	struct range *owner;		/* pinned */
+	uint64_t generation;		/* of the owner when the word was written */
+	uint16_t param, offset;
+	uint8_t confidence;
+};
+
+struct exec {
+	/* Read by guard_launch() without a lock. */
+	_Atomic uint64_t handle;	/* CUgraphExec; 0: free object */
+	_Atomic uint32_t mark;		/* != 0: judge before the next launch */
+	_Atomic uint64_t last_stream;	/* of the newest launch, 0: never launched */
+	_Atomic uint64_t last_ticket;	/* sync.h */
+	uint64_t serial;		/* never used twice */
+	uint64_t context;
+	/* The rest is guarded by the holders lock of ledger.h and private to exec.c, guard.c. */
+	struct exec_body *body;
+};
+
+/* @brief Collects the nodes of one walk. NULL fields on no memory; errors are sticky and end in
+ * a coverage count, never in a failure of the application's call. */
+struct exec_builder;
+struct exec_builder *exec_build_begin(void);
+/* @brief Add a node in walk order (depth first); its words are resolved against its birth, else
+ * against the ledger now. */
+void exec_build_node(struct exec_builder *b, const struct node_desc *n);
+/* @brief Note that the exec has @base as memory of one of its own allocation nodes. */
+void exec_build_owns(struct exec_builder *b, uint64_t base);
+void exec_build_discard(struct exec_builder *b);
+
+/* @brief Publish as the mirror of @handle (an older exec with this handle is dropped first).
+ * Consumes @b, which may be NULL (then nothing is mirrored, and it is counted). */
+void exec_open(uint64_t handle, uint64_t context, struct exec_builder *b);
+void exec_close(uint64_t handle);
+void exec_close_context(uint64_t context);
+/* @brief A successful cuGraphExecUpdate: take over @b's parameters, node by node in walk order;
+ * node keys and enabled states stay. Consumes @b. */
+void exec_update(uint64_t handle, struct exec_builder *b);
+/* @brief New parameters of the node with key @n->node. */
+void exec_set_node(uint64_t handle, const struct node_desc *n);
+/* @brief New parameters of everything below child node @node. Consumes @b (depths relative). */
+void exec_set_child(uint64_t handle, uint64_t node, struct exec_builder *b);
+void exec_set_enabled(uint64_t handle, uint64_t node, bool enabled);
+
+/* @brief Mark every holder of @owner, so that its next launch is judged. Holders lock held. */
+void exec_mark_holders(struct range *owner);
+
+/* ---- guard ---- */
+
+/* How the process wants stale launches treated; set once at start. */
+extern bool guard_refuses;
+
+bool guard_launch_slow(struct exec *e, uint64_t stream, uint32_t stack);
+/* @brief Look up the mirror of a handle. Lock-free. @return NULL when unknown. */
+struct exec *exec_find(uint64_t handle);
+/* @brief Newest ticket of sync.h, for stamping a launch. */
+extern _Atomic uint64_t sync_now;
+
+/*
+ * @brief Judge a launch before the driver sees it.
+ * @return false when it must be refused (only if guard_refuses).
+ */
+static inline bool guard_launch(uint64_t handle, uint64_t stream)
+{
+	struct exec *e = exec_find(handle);
+
+	if (__builtin_expect(e == NULL, 0))
+		return true;
+	/* Pairs with the release in exec_mark_holders(): a free that began earlier is seen. */
+	if (__builtin_expect(load_acquire(&e->mark) != 0, 0) && !guard_launch_slow(e, stream, 0))
+		return false;
+	store_relaxed(&e->last_stream, stream + 1);
+	store_relaxed(&e->last_ticket, load_relaxed(&sync_now));
+	return true;
+}
+
+/* @brief A freed-while-referenced finding for @r. Called by ledger.c without locks. */
+void guard_freed(struct range *r, uint32_t stack);
+/* @brief An in-flight finding for each holder of the unmapped ranges that still runs. */
+void guard_unmapped(struct range *const *ranges, uint32_t count, uint32_t stack);
+
+struct exec_counters {
+	uint64_t execs_opened, execs_live, nodes, refs, refs_exact, refs_struct, refs_suspect,
+		nodes_by_kind[NODE_KIND_COUNT], births, launches_judged, launches_stale,
+		launches_refused, dropped, bytes;
+};
+void exec_read_counters(struct exec_counters *out);
+
+#endif

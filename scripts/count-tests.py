@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Add up Meson's test logs: 'N passed, N failed, N skipped', exit 1 on any failure.
+
+Usage: count-tests.py BROKEN_BUILDS TESTLOG.json...   (Meson hides the runners' closing lines.)
+"""
+import json
+import sys
+
+GOOD = {"OK", "EXPECTEDFAIL"}
+SKIP = {"SKIP", "IGNORED"}
+
+
+def main() -> int:
+    failed = int(sys.argv[1])
+    passed = skipped = 0
+    for path in sys.argv[2:]:
+        try:
+            lines = open(path, encoding="utf-8").read().splitlines()
+        except OSError as error:
+            print(f"count-tests: {path}: {error.strerror}: the build ran no test")
+            failed += 1
+            continue
+        for line in lines:
+            result = json.loads(line)["result"]
+            if result in GOOD:
+                passed += 1
+            elif result in SKIP:
+                skipped += 1
+            else:
+                failed += 1
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed else 0
+
+
+sys.exit(main())

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Install what building and testing need (Debian, Ubuntu). The CUDA toolkit is not installed here.
+#
+# Usage: scripts/setup.sh [--build-only]
+set -euo pipefail
+
+packages=(gcc meson ninja-build pkg-config libjansson-dev python3)
+case "${1:-}" in
+'') packages+=(clang clang-format libclang-rt-dev libcriterion-dev libunwind-dev
+	python3-jsonschema scdoc valgrind binutils) ;;
+--build-only) ;;
+*)
+	echo "setup: unknown argument '$1': use --build-only or nothing" >&2
+	exit 2
+	;;
+esac
+
+toolkit=${CUDA_HOME:-/usr/local/cuda}
+if [ ! -f "$toolkit/include/cuda.h" ]; then
+	echo "setup: no CUDA toolkit at $toolkit: install CUDA 13 or set CUDA_HOME" >&2
+	exit 1
+fi
+
+missing=()
+for p in "${packages[@]}"; do
+	dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+	echo "setup: no apt-get here: install ${missing[*]} by hand" >&2
+	exit 1
+fi
+root=()
+[ "$(id -u)" = 0 ] || root=(sudo)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+"${root[@]}" apt-get update -qq >"$log" 2>&1 || true
+if ! DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq "${missing[@]}" >>"$log" 2>&1; then
+	echo "setup: apt-get could not install ${missing[*]}; the end of its log:" >&2
+	tail -n 5 "$log" >&2
+	exit 1
+fi

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Set up and run every test that needs no GPU; the last line is "N passed, N failed, N skipped".
+#
+# Usage: scripts/test.sh [--quick]     --quick: the plain build only, no sanitizers
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+case "${1:-}" in
+'' | --quick) ;;
+*)
+	echo "test: unknown argument '$1': use --quick or nothing" >&2
+	exit 2
+	;;
+esac
+
+scripts/setup.sh || exit 1
+
+# name, then what Meson gets: one question a build, the quick ones first.
+builds=("plain|--werror")
+[ "${1:-}" = --quick ] || builds+=(
+	"asan|--werror -Db_sanitize=address,undefined -Db_lundef=false"
+	"tsan|--werror -Db_sanitize=thread -Db_lundef=false"
+	"clang|--werror -Dfuzz=true"
+	"ndebug|--werror -Dbuildtype=release -Db_lto=true -Db_ndebug=true"
+)
+
+mkdir -p build
+logs=()
+broken=0
+for build in "${builds[@]}"; do
+	name=${build%%|*}
+	dir=build/ci-$name
+	compiler=gcc
+	[ "$name" != clang ] || compiler=clang
+	echo "== $name =="
+	# shellcheck disable=SC2086 # the options are words
+	if [ ! -f "$dir/build.ninja" ] && ! CC=$compiler meson setup "$dir" ${build#*|} >"$dir.log" 2>&1; then
+		tail -n 20 "$dir.log"
+		broken=$((broken + 1))
+		continue
+	fi
+	if ! ninja -C "$dir" >"$dir.log" 2>&1; then
+		grep -E 'error|warning|FAILED' "$dir.log" | head -n 40
+		echo "test: the $name build failed, see $dir.log" >&2
+		broken=$((broken + 1))
+		continue
+	fi
+	meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes "$(nproc)" \
+		>"$dir.test.log" 2>&1
+	grep -E 'FAIL|TIMEOUT|ERROR' "$dir.test.log" | head -n 60
+	logs+=("$dir/meson-logs/testlog.json")
+done
+
+python3 scripts/count-tests.py "$broken" "${logs[@]}"

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Native call stacks, stored once as module + offset + build-id and known by a small number.
+ * Any thread. Never symbolised here: arenactl does that, on any machine.
+ */
+#ifndef SHIM_STACKS_H
+#define SHIM_STACKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the stack is for; ARENA_STACKS=off|findings|all decides what is taken. */
+enum stack_use {
+	STACK_SEGMENT,	/* allocation or free at driver level: rare, unwound in full */
+	STACK_FREQUENT,	/* stream-ordered allocation: frame pointers only unless "all" */
+	STACK_FINDING,	/* a finding is made: unwound in full */
+};
+
+/* @brief The caller's stack without the shim's own frames. @return id, 0: none taken. */
+uint32_t stack_here(enum stack_use use);
+
+/* @brief Frames of a stack, innermost first. @return their number, 0 for an unknown id. */
+struct stack_frame {
+	uint32_t module;	/* index for stack_module(), 0: not in any module */
+	uint64_t offset;	/* from the module's load bias; the address itself if module is 0 */
+};
+size_t stack_frames(uint32_t id, struct stack_frame *out, size_t max);
+struct stack_module { const char *path; const char *build_id; /* hex, "" if none */ };
+const struct stack_module *stack_module(uint32_t index);
+
+/* Which unwinder is in use: "libunwind", "frame-pointer". */
+const char *stack_unwinder(void);
+
+#endif

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #define load_relaxed(p)		atomic_load_explicit((p), memory_order_relaxed)
 #define load_acquire(p)		atomic_load_explicit((p), memory_order_acquire)
@@ -46,11 +47,20 @@ static inline void spin_pause(void)
 #endif
 }
 
+/* Sleeping lets a holder run that was preempted, even under a real-time priority. */
+#define SPIN_LIMIT	1000
+
 static inline void spin_lock(struct spinlock *l)
 {
+	unsigned spins = 0;
+
 	/* Pairs with the clear in spin_unlock(). */
-	while (atomic_flag_test_and_set_explicit(&l->flag, memory_order_acquire))
-		spin_pause();
+	while (atomic_flag_test_and_set_explicit(&l->flag, memory_order_acquire)) {
+		if (++spins % SPIN_LIMIT != 0)
+			spin_pause();
+		else
+			nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+	}
 }
 
 static inline void spin_unlock(struct spinlock *l)

@@ -1,1 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names of events. Any thread. */
+#include "arena/event.h"
+
+static const char *const event_names[EVENT_KIND_COUNT] = {
+#define X(id, name) [EVENT_##id] = name,
+	EVENT_KINDS(X)
+#undef X
+};
+
+const char *event_kind_name(enum event_kind kind)
+{
+	return (unsigned)kind < EVENT_KIND_COUNT ? event_names[kind] : "?";
+}

@@ -1,1 +1,273 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ledger: what lives, what died, what lives there now (ledger.h). Objects and their states
+ * are range.c's, mappings are vmm.c's.
+ *
+ * Invariants: a range leaves its index, and its holders are marked, before the driver is asked to
+ * free it; it is dead when the driver did. A range of a graph's allocation node that was freed by
+ * a call sleeps in an index of its own, for the node brings it back.
+ *
+ * Threads: any function from any thread; look-ups take no lock. Nothing calls the driver.
+ */
+#include <errno.h>
+
+#include "arena/event.h"
+#include "arena/exec.h"
+#include "arena/range.h"
+#include "arena/slab.h"
+
+#define CLAIMS	64	/* ranges claimed under a list lock at once */
+
+static struct index *asleep;
+static _Atomic uint32_t asleep_count;
+
+int ledger_init(void)
+{
+	int err = 0;
+
+	ledger_holders_lock();
+	if (range_live == NULL) {
+		asleep = index_new();
+		range_reserved = index_new();
+		range_live = index_new();
+		err = asleep && range_reserved && range_live ? 0 : -ENOMEM;
+	}
+	ledger_holders_unlock();
+	return err;
+}
+
+/* ---- open ---- */
+
+/* A live range of a graph with exactly this extent: nodes of several graphs may share it. */
+static struct range *shared_with_graph(const struct range_desc *d)
+{
+	struct range_view v;
+
+	if (d->kind == RANGE_GRAPH && range_look(range_live, RANGE_LIVE, d->base, &v) != 0 &&
+	    v.kind == RANGE_GRAPH && v.base == d->base && v.size_bytes == d->size_bytes)
+		return v.range;
+	return NULL;
+}
+
+struct range *ledger_open(const struct range_desc *d)
+{
+	struct range *r;
+
+	if (d->size_bytes == 0)
+		return NULL;
+	r = shared_with_graph(d);
+	if (r != NULL)
+		return r;
+	range_retire(d->kind == RANGE_RESERVED ? range_reserved : range_live, d->base,
+		     d->size_bytes, NULL);
+	r = range_new(d, NULL);
+	return r != NULL && range_enter(r) ? r : NULL;
+}
+
+/* ---- close ---- */
+
+/* Claim the live range that starts at @base. A mapping is closed by unmapping only. */
+static struct range *claim_at(const struct index *ix, uint64_t base)
+{
+	struct range_view v;
+	uint64_t generation = range_look(ix, RANGE_LIVE, base, &v);
+	bool claimed;
+
+	if (generation == 0 || v.base != base || v.kind == RANGE_MAPPED ||
+	    !range_pin(v.range, generation))
+		return NULL;
+	claimed = range_claim(v.range);
+	range_unpin(v.range);
+	return claimed ? v.range : NULL;
+}
+
+struct range *ledger_close_begin(uint64_t base, uint32_t stack)
+{
+	struct range *r;
+
+	if (base == 0)
+		return NULL;
+	r = claim_at(range_live, base);
+	if (r == NULL)
+		r = claim_at(range_reserved, base);
+	if (r == NULL) {
+		counter_bump(&range_counts.unknown);
+		return NULL;
+	}
+	range_leave(r, stack);
+	range_mark_holders(r);
+	return r;
+}
+
+/* A freed range of a graph keeps its object and its pin, until its node runs again. */
+static void fall_asleep(struct range *r)
+{
+	struct range_view v;
+	uint64_t generation;
+
+	/* An older sleeper at this address is never coming back. */
+	generation = range_look(asleep, RANGE_DEAD, r->base, &v);
+	if (generation != 0 && v.base == r->base && range_pin(v.range, generation)) {
+		if (index_remove(asleep, v.range) == 0) {
+			add_relaxed(&asleep_count, (uint32_t)-1);
+			range_unpin(v.range);
+		}
+		range_unpin(v.range);
+	}
+	/* The pin is the sleeper's own; without memory it cannot come back. */
+	if (!range_pin(r, r->generation))
+		return;
+	if (index_insert(asleep, r) == 0)
+		add_relaxed(&asleep_count, 1);
+	else
+		range_unpin(r);
+}
+
+void ledger_revive_graph(uint64_t base)
+{
+	struct range_view v;
+	uint64_t generation;
+
+	if (load_relaxed(&asleep_count) == 0)
+		return;
+	generation = range_look(asleep, RANGE_DEAD, base, &v);
+	if (generation == 0 || v.base != base || !range_pin(v.range, generation))
+		return;
+	/* Whoever takes it out owns the sleeper's pin. */
+	if (index_remove(asleep, v.range) == 0) {
+		add_relaxed(&asleep_count, (uint32_t)-1);
+		range_retire(range_live, v.base, v.size_bytes, NULL);
+		range_revive(v.range);
+	}
+	range_unpin(v.range);
+}
+
+void ledger_close_end(struct range *r, bool done)
+{
+	if (r == NULL)
+		return;
+	if (!done) {
+		range_reopen(r);
+		return;
+	}
+	/* Mappings whose unmapping was not seen die with their reservation. */
+	if (r->kind == RANGE_RESERVED)
+		range_retire(range_live, r->base, r->size_bytes, r);
+	if (r->kind == RANGE_GRAPH)
+		fall_asleep(r);
+	range_gone(r, true);
+}
+
+unsigned ledger_close_context(uint64_t context)
+{
+	struct range *claimed[CLAIMS];
+	unsigned total = 0, count;
+
+	for (int kind = 0; kind < RANGE_KIND_COUNT; kind++)
+		do {
+			count = range_claim_some(kind, context, 0, claimed, CLAIMS);
+			for (unsigned i = 0; i < count; i++) {
+				range_leave(claimed[i], 0);
+				range_mark_holders(claimed[i]->owner);
+				range_gone(claimed[i], false);
+			}
+			total += count;
+		} while (count == CLAIMS);
+	return total;
+}
+
+void ledger_scope_begin(enum range_kind kind, uint64_t scope, uint32_t stack,
+			struct unmap_batch *b)
+{
+	struct range *claimed[CLAIMS];
+	unsigned count;
+
+	do {
+		/* Room first: a range that cannot be noted would stay half closed. */
+		if (pages_grow(&b->ranges, &b->cap, b->count + CLAIMS, sizeof(*b->ranges)) != 0) {
+			counter_bump(&range_counts.dropped);
+			return;
+		}
+		count = range_claim_some(kind, 0, scope, claimed, CLAIMS);
+		for (unsigned i = 0; i < count; i++) {
+			range_leave(claimed[i], stack);
+			range_mark_holders(claimed[i]->owner);
+			b->ranges[b->count++] = claimed[i];
+		}
+	} while (count == CLAIMS);
+}
+
+unsigned ledger_close_scope(enum range_kind kind, uint64_t scope)
+{
+	struct unmap_batch b = { 0 };
+	unsigned count;
+
+	ledger_scope_begin(kind, scope, 0, &b);
+	count = b.count;
+	ledger_unmap_end(&b, true);
+	return count;
+}
+
+void ledger_unmap_end(struct unmap_batch *b, bool done)
+{
+	for (uint32_t i = 0; i < b->count; i++)
+		ledger_close_end(b->ranges[i], done);
+	pages_put(b->ranges, b->cap * sizeof(*b->ranges));
+	*b = (struct unmap_batch){ 0 };
+}
+
+/* ---- look ---- */
+
+bool ledger_find(uint64_t addr, struct range_view *out)
+{
+	return range_look(range_live, RANGE_LIVE, addr, out) != 0 && range_view_has(out, addr);
+}
+
+bool ledger_find_reserved(uint64_t addr, struct range_view *out)
+{
+	return range_look(range_reserved, RANGE_LIVE, addr, out) != 0 && range_view_has(out, addr);
+}
+
+bool ledger_pin(const struct range_view *v)
+{
+	return range_pin(v->owner, v->generation);
+}
+
+void ledger_unpin(struct range *owner)
+{
+	range_unpin(owner);
+}
+
+enum range_health ledger_health(struct range *owner, uint64_t generation, uint64_t addr)
+{
+	struct range_view v;
+	/* Pairs with the stores of state in range.c; the generation is stable, @owner is pinned. */
+	bool alive = load_acquire(&owner->state) == RANGE_LIVE &&
+		     load_relaxed(&owner->generation) == generation;
+	bool found;
+
+	if (alive && owner->kind != RANGE_RESERVED)
+		return RANGE_HEALTHY;
+	found = ledger_find(addr, &v);
+	if (alive && found && v.owner == owner)
+		return RANGE_HEALTHY;
+	if (found)
+		return RANGE_IS_REPLACED;
+	return alive ? RANGE_IS_UNMAPPED : RANGE_IS_FREED;
+}
+
+/* ---- content ---- */
+
+void ledger_written(uint64_t addr)
+{
+	struct range_view v;
+
+	/* Should the object be reused meanwhile, one advisory is lost, nothing else. */
+	if (load_relaxed(&ledger_undefined_count) != 0 && ledger_find(addr, &v))
+		range_define(v.range);
+}
+
+void ledger_undefine_scope(uint64_t scope)
+{
+	range_undefine_some(RANGE_MAPPED, scope);
+}

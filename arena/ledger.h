@@ -43,7 +43,7 @@ enum range_kind {
 const char *range_kind_name(enum range_kind kind);
 
 enum range_state {
-	RANGE_FREE_OBJECT,	/* in the slab's free list */
+	RANGE_FREE_OBJECT,	/* in the slab's free list, or about to be live */
 	RANGE_LIVE,
 	RANGE_CLOSING,		/* the driver is being asked; counts as dead for new refs */
 	RANGE_DEAD,		/* kept only while something holds it */
@@ -54,30 +54,39 @@ struct exec;
 /* One holder of a range: an exec that refers to it. */
 struct holder { struct exec *exec; };
 
+struct unmapped;	/* vmm.c */
+
+/*
+ * Two cache lines; what a look-up reads is in the first. Objects are type-stable (slab.h): a
+ * reader with a stale pointer reads atomically, and finds out from the generation.
+ */
 struct range {
 	/* Written before the range is entered in an index, constant while generation stands. */
-	uint64_t base;
-	uint64_t size_bytes;
+	_Atomic uint64_t base;
+	_Atomic uint64_t size_bytes;
 	_Atomic uint64_t generation;	/* 0: free object; readers re-check it last */
-	struct range *owner;		/* self, or the reservation of a mapped range */
-	uint64_t context;		/* CUcontext it belongs to, 0: none (survives contexts) */
-	uint64_t scope;			/* CUmodule/CUlibrary of a global, handle of a mapping, else 0 */
-	uint32_t stack_open;		/* stacks.h id, 0: none */
-	uint32_t stack_close;
-	uint32_t thread_close;		/* who closed it last */
-	uint8_t kind;			/* enum range_kind */
+	struct range *_Atomic owner;	/* self, or the reservation of a mapped range */
+	struct range *_Atomic index_next;	/* chain of one granule, owned by index.c */
+	_Atomic uint32_t pins;		/* one while not buried, one for each ref and birth */
+	_Atomic uint32_t holders_count;	/* see holders; also read without the lock */
+	_Atomic uint8_t kind;		/* enum range_kind */
 	_Atomic uint8_t state;		/* enum range_state */
 	/* Set when mapped again under an old generation, cleared by the first write. */
 	_Atomic uint8_t content_undefined;
-	uint8_t pad;
-	struct range *_Atomic index_next;	/* chain of one granule, owned by index.c */
-	struct range *all_next, *all_prev;	/* list of one kind, guarded by ledger.c's lock */
-	/* Guarded by the holders lock (ledger_holders_lock); the count is also read without it. */
-	struct holder *holders;
+	uint8_t pad[5];
+	uint64_t context;		/* CUcontext it belongs to, 0: none (survives contexts) */
+
+	uint64_t scope;			/* module of a global, handle of a mapping, else 0 */
+	uint32_t stack_open;		/* stacks.h id, 0: none */
+	_Atomic uint32_t stack_close;
+	_Atomic uint32_t thread_close;	/* who closed it last */
 	uint32_t holders_cap;
-	_Atomic uint32_t holders_count;
-	_Atomic uint32_t pins;		/* refs of execs and births; object reused at 0 and DEAD */
+	struct holder *holders;		/* guarded by the holders lock, as holders_cap */
+	struct range *all_next, *all_prev;	/* list of one kind, guarded by range.c's lock */
+	struct unmapped *unmapped;	/* of a reservation: what was mapped before */
+	void *slab_link;		/* the slab's, while the object is free */
 };
+_Static_assert(sizeof(struct range) == 128, "two cache lines");
 
 /* What a caller knows of a new range. */
 struct range_desc {
@@ -106,18 +115,27 @@ struct range *ledger_open(const struct range_desc *d);
 
 /*
  * @brief Announce that the driver is about to free the range with this base.
- * Marks every exec that holds it (exec.h) and emits freed-while-referenced.
+ * Marks every exec that holds it (exec.h), so that a launch from now on is judged.
  * @return the range, or NULL when the base is unknown (pass the call on, nothing to do).
  */
 struct range *ledger_close_begin(uint64_t base, uint32_t stack);
-/* @brief The driver did it (@done) or refused it (!@done: as if nothing had happened).
- * @param r may be NULL. */
+/*
+ * @brief The driver did it (@done: freed-while-referenced, if something holds it) or refused it
+ * (!@done: as if nothing had happened). @param r may be NULL.
+ */
 void ledger_close_end(struct range *r, bool done);
 
-/* @brief Close everything of a context, or of a module/library, without findings for execs of
- * the same context. @return how many. */
+/* @brief Close everything of a context that is gone, marking holders but without findings: its
+ * graphs are gone as well. @return how many. */
 unsigned ledger_close_context(uint64_t context);
+/* @brief ledger_scope_begin() and ledger_unmap_end(done) in one step. @return how many. */
 unsigned ledger_close_scope(enum range_kind kind, uint64_t scope);
+
+/*
+ * @brief An exec that owns the allocation node of @base is about to run: if the memory was freed
+ * by a call (not by a node), it is live again, under its old generation.
+ */
+void ledger_revive_graph(uint64_t base);
 
 /*
  * Virtual memory. ledger_map opens a RANGE_MAPPED of the reservation around @d->base (a
@@ -128,6 +146,13 @@ struct range *ledger_map(const struct range_desc *d);
 struct unmap_batch { struct range **ranges; uint32_t count, cap; };
 void ledger_unmap_begin(uint64_t base, uint64_t size_bytes, uint32_t stack, struct unmap_batch *b);
 void ledger_unmap_end(struct unmap_batch *b, bool done);	/* frees the batch */
+
+/*
+ * Everything of one kind and scope at once (globals of a module, aliases of host memory, buffers
+ * of an external memory object): announced like an unmapping, settled by ledger_unmap_end().
+ */
+void ledger_scope_begin(enum range_kind kind, uint64_t scope, uint32_t stack,
+			struct unmap_batch *b);
 
 /* @brief Live range that contains @addr. @return false when there is none. Lock-free. */
 bool ledger_find(uint64_t addr, struct range_view *out);
@@ -162,6 +187,8 @@ void ledger_release(struct range *owner, struct exec *e);
  */
 extern _Atomic uint32_t ledger_undefined_count;
 void ledger_written(uint64_t addr);
+/* @brief The memory behind every live mapping of @scope (a multicast object's handle) changed. */
+void ledger_undefine_scope(uint64_t scope);
 
 struct ledger_counters {
 	uint64_t opened, closed, live, dropped, overlaps, unknown_frees, refused_frees,

@@ -15,10 +15,10 @@
  */
 struct slab {
 	size_t object_bytes;	/* set before first use, multiple of 8 */
-	struct spinlock lock;	/* guards the two below */
+	struct spinlock lock;	/* guards the rest */
 	void *free_list;	/* linked through the last 8 bytes of a free object */
 	char *bump, *bump_end;	/* unused rest of the newest mapping */
-	counter_t objects_live;
+	counter_t objects_live;	/* written under the lock, read without */
 };
 
 #define SLAB_INIT(type)	{ .object_bytes = (sizeof(type) + 15) & ~(size_t)15, .lock = SPINLOCK_INIT }
@@ -28,8 +28,10 @@ struct slab {
 void *slab_get(struct slab *s);
 void slab_put(struct slab *s, void *object);
 
-/* @brief Zeroed pages, for arrays. @return NULL when the system has no memory. */
+/* @brief Zeroed memory for an array; small ones share pages.
+ * @return NULL when the system has no memory. */
 void *pages_get(size_t size_bytes);
+/* @param size_bytes as in pages_get(), or capacity * elem_bytes after pages_grow(). */
 void pages_put(void *p, size_t size_bytes);
 
 /* @brief Bytes that the core holds from the system now. */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects of the ledger: made, pinned, listed, closed. Private to ledger.c, vmm.c, range.c.
+ *
+ *   range_new -> range_enter (live) -> range_claim -> range_leave (closing) -> range_gone (dead)
+ *                                                  \-> range_reopen (live again)
+ *
+ * A range has a pin of its own until it is gone. The one thread that claimed a range may use it
+ * without a further pin until it calls range_gone() or range_reopen().
+ */
+#ifndef ARENA_RANGE_H
+#define ARENA_RANGE_H
+
+#include "index.h"
+#include "ledger.h"
+
+/* Set by ledger_init(), constant after it. */
+extern struct index *range_live;	/* all kinds but reservations */
+extern struct index *range_reserved;	/* reservations */
+
+/* Rare events, see struct ledger_counters. */
+struct range_counts { counter_t overlaps, dropped, refused, unknown, invented; };
+extern struct range_counts range_counts;
+
+/* @param owner a pinned reservation, whose pin the new range takes over; NULL: itself.
+ * @return NULL when there is no memory (counted). */
+struct range *range_new(const struct range_desc *d, struct range *owner);
+/* @brief Put a new range into its index and list. @return false: no memory (counted), gone. */
+bool range_enter(struct range *r);
+
+bool range_pin(struct range *r, uint64_t generation);
+void range_unpin(struct range *r);
+
+/* @brief live -> closing. @return false when somebody else did. */
+bool range_claim(struct range *r);
+/* @brief Claim up to @max ranges of @kind with this context, or this scope, where not 0. */
+unsigned range_claim_some(enum range_kind kind, uint64_t context, uint64_t scope,
+			  struct range **out, unsigned max);
+/* @brief Take a claimed range out of its index. */
+void range_leave(struct range *r, uint32_t stack);
+void range_reopen(struct range *r);
+/* @brief Dead -> live: @r was kept by a pin, which is its own again. */
+void range_revive(struct range *r);
+/* @brief Closing -> dead. @param tell emit freed-while-referenced. */
+void range_gone(struct range *r, bool tell);
+
+/* @brief Mark the execs that hold @owner, if any do. */
+bool range_mark_holders(struct range *owner);
+
+/*
+ * @brief A consistent copy of the range at or below @addr that is in @state.
+ * @return its own generation, 0: none.
+ */
+uint64_t range_look(const struct index *ix, enum range_state state, uint64_t addr,
+		    struct range_view *v);
+static inline bool range_view_has(const struct range_view *v, uint64_t addr)
+{
+	return addr - v->base < v->size_bytes;
+}
+
+/* @brief Close the live ranges of @ix (of @owner, if not NULL) in [base, base+size) whose free
+ * was not seen. */
+void range_retire(struct index *ix, uint64_t base, uint64_t size_bytes,
+		  const struct range *owner);
+
+/* @brief Set content_undefined on all live ranges of @kind and @scope. */
+void range_undefine_some(enum range_kind kind, uint64_t scope);
+void range_undefine(struct range *r);
+void range_define(struct range *r);
+
+/* vmm.c: what of a reservation was mapped before. */
+void vmm_note_unmapped(struct range *mapped);
+void vmm_forget(struct range *reservation);
+
+#endif

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "atomics.h"
+#include "event.h"
 #include "finding.h"
 #include "ledger.h"
 
@@ -57,7 +58,9 @@ struct node_desc {
 	uint32_t words_count;
 };
 
-/* ---- births: what the words of a template's nodes meant when they were written ---- */
+/* ---- births: what the words of a template's nodes meant when they were written ----
+ * Node handles are unique while their nodes live, and NodeSetParams and DestroyNode name only the
+ * node: graph 0 means "not told" there, and a birth keeps the graph it was first recorded with. */
 
 /* @brief Record (or overwrite) the birth of a node: resolve its words now. */
 void birth_record(const struct node_desc *n);
@@ -68,25 +71,34 @@ void birth_forget_graph(uint64_t graph);
 
 /* ---- execs ---- */
 
-struct ref {
-	uint64_t value;
-	struct range *owner;		/* pinned */
-	uint64_t generation;		/* of the owner when the word was written */
-	uint16_t param, offset;
-	uint8_t confidence;
-};
-
+/*
+ * The mirror of one CUgraphExec. Objects are type-stable (slab.h): a stale pointer shows handle 0
+ * or another handle. One cache line; what an exec captured costs, apart from this:
+ *
+ *   24 bytes a node                    key, name, slice of refs, kind, depth, enabled
+ *   12 bytes a ref                     owner index, distance from its base, param, offset
+ *   24 (+ 4 to 8 of hash) an owner     shared by all nodes of the exec
+ *
+ * so a kernel node with 3 to 6 pointers takes 60 to 96 bytes (body.h; exec_read_counters() tells
+ * the true figure as bytes / nodes_live).
+ */
 struct exec {
 	/* Read by guard_launch() without a lock. */
 	_Atomic uint64_t handle;	/* CUgraphExec; 0: free object */
 	_Atomic uint32_t mark;		/* != 0: judge before the next launch */
-	_Atomic uint64_t last_stream;	/* of the newest launch, 0: never launched */
+	_Atomic uint32_t nodes_count;	/* for events */
+	_Atomic uint64_t last_stream;	/* of the newest launch, stored + 1; 0: never launched */
 	_Atomic uint64_t last_ticket;	/* sync.h */
+	struct exec *_Atomic next;	/* chain of one bucket, owned by exec.c */
 	uint64_t serial;		/* never used twice */
-	uint64_t context;
 	/* The rest is guarded by the holders lock of ledger.h and private to exec.c, guard.c. */
-	struct exec_body *body;
+	uint64_t context;
+	struct exec_body *body;		/* last: the slab's link lies here while the object is free */
 };
+_Static_assert(sizeof(struct exec) == 64, "one cache line");
+
+/* Most memory for bodies and births, 0: no limit. Beyond it nothing is mirrored, but counted. */
+extern uint64_t exec_limit_bytes;
 
 /* @brief Collects the nodes of one walk. NULL fields on no memory; errors are sticky and end in
  * a coverage count, never in a failure of the application's call. */
@@ -97,6 +109,7 @@ struct exec_builder *exec_build_begin(void);
 void exec_build_node(struct exec_builder *b, const struct node_desc *n);
 /* @brief Note that the exec has @base as memory of one of its own allocation nodes. */
 void exec_build_owns(struct exec_builder *b, uint64_t base);
+/* @param b may be NULL. */
 void exec_build_discard(struct exec_builder *b);
 
 /* @brief Publish as the mirror of @handle (an older exec with this handle is dropped first).
@@ -107,7 +120,7 @@ void exec_close_context(uint64_t context);
 /* @brief A successful cuGraphExecUpdate: take over @b's parameters, node by node in walk order;
  * node keys and enabled states stay. Consumes @b. */
 void exec_update(uint64_t handle, struct exec_builder *b);
-/* @brief New parameters of the node with key @n->node. */
+/* @brief New parameters of the node with key @n->node; its words are resolved now. */
 void exec_set_node(uint64_t handle, const struct node_desc *n);
 /* @brief New parameters of everything below child node @node. Consumes @b (depths relative). */
 void exec_set_child(uint64_t handle, uint64_t node, struct exec_builder *b);
@@ -142,6 +155,8 @@ static inline bool guard_launch(uint64_t handle, uint64_t stream)
 		return false;
 	store_relaxed(&e->last_stream, stream + 1);
 	store_relaxed(&e->last_ticket, load_relaxed(&sync_now));
+	event_emit(.kind = EVENT_LAUNCH, .serial = e->serial,
+		   .size_bytes = load_relaxed(&e->nodes_count), .what = "");
 	return true;
 }
 
@@ -150,10 +165,15 @@ void guard_freed(struct range *r, uint32_t stack);
 /* @brief An in-flight finding for each holder of the unmapped ranges that still runs. */
 void guard_unmapped(struct range *const *ranges, uint32_t count, uint32_t stack);
 
+/*
+ * nodes*, refs* and births count what was recorded since the start; suspects are counted but
+ * never kept, as they may not block. bytes is what bodies and births take now, dropped how many
+ * of them were not recorded or had to be given up.
+ */
 struct exec_counters {
-	uint64_t execs_opened, execs_live, nodes, refs, refs_exact, refs_struct, refs_suspect,
-		nodes_by_kind[NODE_KIND_COUNT], births, launches_judged, launches_stale,
-		launches_refused, dropped, bytes;
+	uint64_t execs_opened, execs_live, nodes, nodes_live, refs, refs_exact, refs_struct,
+		refs_suspect, nodes_by_kind[NODE_KIND_COUNT], births, launches_judged,
+		launches_stale, launches_refused, dropped, bytes;
 };
 void exec_read_counters(struct exec_counters *out);
 

@@ -1,1 +1,428 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Is this launch sound? Is what is being freed or unmapped still captured?
+ *
+ * A finding is put together in two scans of the execs concerned: the first counts refs and
+ * causes, the second writes as many refs as there is room for, and at least one for each cause
+ * (owner and reason). Both run under the holders lock; findings are handed out without it.
+ *
+ * Nothing is sticky: the mark of an exec is cleared before it is judged, and set again while
+ * something is wrong. Marks are only set under the holders lock, so a free that we do not see
+ * yet in a range's state marks the exec after we are done, and the next launch is judged again.
+ *
+ * Threads: any. guard_freed() and guard_unmapped() are called without locks.
+ */
+#include "arena/exec.h"
+
+#include "arena/body.h"
+#include "arena/slab.h"
+#include "arena/sync.h"
+
+#define LIST_MAX 4096	/* refs in one finding; the others are counted */
+
+bool guard_refuses;
+struct device_ops device;
+
+/* The refs of one finding while it is put together. */
+struct picture {
+	struct finding_ref *refs;	/* NULL while counting */
+	uint32_t count, cap;
+	uint32_t total;
+	uint32_t causes;		/* counting: met; writing: not written yet */
+	uint64_t key;
+	bool is_known;			/* the same was emitted before */
+};
+
+/* What is scanned for. @return a reason, or STALE_REASON_COUNT when the ref is sound. */
+typedef enum stale_reason (*judge_fn)(const struct exec_body *b, const struct exec_ref *r,
+				      const void *arg);
+struct look {
+	judge_fn judge;
+	const void *arg;
+};
+
+/* ---- judges ---- */
+
+static enum stale_reason judge_launch(const struct exec_body *b, const struct exec_ref *r,
+				      const void *arg)
+{
+	switch (body_health(b, r)) {
+	case RANGE_IS_FREED:
+		return STALE_FREED;
+	case RANGE_IS_UNMAPPED:
+		return STALE_UNMAPPED;
+	case RANGE_IS_REPLACED:
+		return STALE_GENERATION;
+	default:
+		return STALE_REASON_COUNT;
+	}
+}
+
+static enum stale_reason judge_content(const struct exec_body *b, const struct exec_ref *r,
+				       const void *arg)
+{
+	struct range_view v;
+
+	/* Relaxed: advice, nothing depends on the order. */
+	if (r->confidence == CONFIDENCE_EXACT && ledger_find(body_value(b, r), &v) &&
+	    load_relaxed(&v.range->content_undefined))
+		return STALE_UNDEFINED;
+	return STALE_REASON_COUNT;
+}
+
+static enum stale_reason judge_freed(const struct exec_body *b, const struct exec_ref *r,
+				     const void *arg)
+{
+	return b->owners[r->owner].range == arg ? STALE_FREED : STALE_REASON_COUNT;
+}
+
+struct unmapped { struct range *const *ranges; uint32_t count; };
+
+static enum stale_reason judge_unmapped(const struct exec_body *b, const struct exec_ref *r,
+					const void *arg)
+{
+	const struct unmapped *u = arg;
+	uint64_t value = body_value(b, r);
+
+	/* Relaxed, here and below: constant while a range is pinned or claimed. */
+	for (uint32_t i = 0; i < u->count; i++) {
+		const struct range *m = u->ranges[i];
+
+		if (load_relaxed(&m->owner) == b->owners[r->owner].range &&
+		    value - load_relaxed(&m->base) < load_relaxed(&m->size_bytes))
+			return STALE_IN_FLIGHT;
+	}
+	return STALE_REASON_COUNT;
+}
+
+/* ---- scans ---- */
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	/* The finaliser of splitmix64. */
+	a = (a ^ b * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+	a = (a ^ a >> 27) * 0x94d049bb133111ebu;
+	return a ^ a >> 31;
+}
+
+static struct finding_range tell(const struct range *r, uint64_t generation)
+{
+	return (struct finding_range){
+		.base = load_relaxed(&r->base),
+		.size_bytes = load_relaxed(&r->size_bytes),
+		.generation = generation,
+		.kind = (enum range_kind)load_relaxed(&r->kind),
+		.stack_open = r->stack_open,
+		.stack_close = load_relaxed(&r->stack_close),
+	};
+}
+
+static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t node,
+		     const struct exec_ref *r, enum stale_reason reason)
+{
+	const struct exec_body *b = e->body;
+	const struct exec_owner *o = &b->owners[r->owner];
+	struct range_view v;
+
+	*out = (struct finding_ref){
+		.exec_serial = e->serial,
+		.node = node,
+		.node_kind = b->nodes[node].kind,
+		.reason = reason,
+		.confidence = r->confidence,
+		.name = b->nodes[node].name,
+		.param = r->param,
+		.offset = r->offset,
+		.value = body_value(b, r),
+		.old = tell(o->range, o->generation),
+	};
+	if (reason == STALE_GENERATION && ledger_find(out->value, &v))
+		out->now = tell(v.range, v.generation);
+	else if (reason == STALE_UNDEFINED && ledger_find(out->value, &v))
+		out->old = tell(v.range, v.generation);
+}
+
+static void picture_add(struct picture *p, struct exec *e, uint32_t node,
+			const struct exec_ref *r, enum stale_reason reason)
+{
+	struct exec_owner *o = &e->body->owners[r->owner];
+	bool is_new = !(o->seen & 1u << reason);
+
+	o->seen |= 1u << reason;
+	p->total++;
+	if (!p->refs) {
+		p->causes += is_new;
+		if (is_new)
+			p->key += mix(e->serial, o->generation * STALE_REASON_COUNT + reason);
+		return;
+	}
+	/* Room for the causes that are still to come is not given to anything else. */
+	p->causes -= is_new && p->causes;
+	if (p->count + (is_new ? 0 : p->causes) < p->cap)
+		tell_ref(&p->refs[p->count++], e, node, r, reason);
+}
+
+/* Add what @l finds in the enabled nodes of @e. Holders lock held. */
+static void scan(struct picture *p, struct exec *e, const struct look *l)
+{
+	struct exec_body *b = e->body;
+
+	for (uint32_t i = 0; i < b->owners_count; i++)
+		b->owners[i].seen = 0;
+	for (uint32_t i = 0; i < b->nodes_count; i++) {
+		const struct exec_node *n = &b->nodes[i];
+
+		for (uint32_t k = n->first; !n->disabled && k < n->first + n->count; k++) {
+			enum stale_reason reason;
+
+			if (b->owners[b->refs[k].owner].own)
+				continue;
+			reason = l->judge(b, &b->refs[k], l->arg);
+			if (reason != STALE_REASON_COUNT)
+				picture_add(p, e, i, &b->refs[k], reason);
+		}
+	}
+}
+
+/* After the counting scan: make room for the writing one. Without memory nothing is listed. */
+static void picture_room(struct picture *p)
+{
+	uint32_t cap = p->causes > LIST_MAX ? p->causes : LIST_MAX;
+
+	p->cap = p->total < cap ? p->total : cap;
+	p->refs = p->cap ? pages_get(p->cap * sizeof(*p->refs)) : NULL;
+	if (!p->refs)
+		p->cap = 0;
+	else
+		p->total = 0;	/* the writing scan counts again */
+}
+
+/* Hand out, unless the scans found nothing or the finding is known. Without the lock. */
+static void picture_emit(const struct picture *p, struct finding *f)
+{
+	f->key = mix(p->key, f->kind + 1u);
+	f->refs_total = p->total;
+	f->refs_count = p->count;
+	f->refs = p->refs;
+	if (p->total && !p->is_known)
+		finding_emit(f);
+	pages_put(p->refs, p->cap * sizeof(*p->refs));
+}
+
+static struct finding launch_finding(enum finding_kind kind, const struct exec *e, uint32_t stack)
+{
+	return (struct finding){
+		.kind = kind,
+		.exec_serial = e->serial,
+		.exec_handle = load_relaxed(&e->handle),
+		.stack = stack,
+	};
+}
+
+/* ---- launch ---- */
+
+/* Judge @e if it is marked for it. Holders lock held. */
+static void launch_scan(struct exec *e, struct picture *p)
+{
+	const struct look look = { judge_launch, NULL };
+	struct exec_body *b = e->body;
+
+	/* Relaxed: the lock orders it; see the head of this file. */
+	if (!(load_relaxed(&e->mark) & MARK_JUDGE))
+		return;
+	store_relaxed(&e->mark, b->owned_count ? MARK_OWNS : 0);
+	scan(p, e, &look);
+	p->is_known = b->reported == p->key;
+	b->reported = p->key;
+	if (!p->total)
+		return;
+	or_release(&e->mark, MARK_JUDGE);
+	if (p->is_known)
+		return;
+	picture_room(p);
+	if (p->refs)
+		scan(p, e, &look);
+}
+
+/* The launch counts as the write to whatever was mapped again and not written. Lock held. */
+static void content_scan(struct exec *e, struct picture *p)
+{
+	const struct look look = { judge_content, NULL };
+
+	scan(p, e, &look);
+	picture_room(p);
+	if (p->refs)
+		scan(p, e, &look);
+	for (uint32_t i = 0; i < p->count; i++)
+		ledger_written(p->refs[i].value);
+}
+
+/* Memory of @e's own allocation nodes is live while it runs. */
+static void launch_revive(struct exec *e)
+{
+	uint64_t base = 1;
+
+	for (uint32_t i = 0; base; i++) {
+		ledger_holders_lock();
+		base = load_relaxed(&e->handle) && i < e->body->owned_count ? e->body->owned[i] : 0;
+		ledger_holders_unlock();
+		if (base)
+			ledger_revive_graph(base);
+	}
+}
+
+/* What a judgement came to, carried out of the lock. */
+struct verdict {
+	struct picture stale, content;
+	struct finding stale_finding, content_finding;
+	bool is_owner;
+};
+
+/* Holders lock held. */
+static void launch_judge(struct exec *e, uint32_t stack, struct verdict *v)
+{
+	launch_scan(e, &v->stale);
+	v->is_owner = e->body->owned_count != 0;
+	v->stale_finding = launch_finding(FINDING_STALE_LAUNCH, e, stack);
+	v->stale_finding.refused = v->stale.total && guard_refuses;
+	v->content_finding = launch_finding(FINDING_CONTENT_UNDEFINED, e, stack);
+	if (!v->stale_finding.refused && load_relaxed(&ledger_undefined_count))
+		content_scan(e, &v->content);
+}
+
+__attribute__((cold, noinline)) bool guard_launch_slow(struct exec *e, uint64_t stream,
+						       uint32_t stack)
+{
+	struct verdict v = { .is_owner = false };
+	bool is_stale, refused;
+
+	counter_bump(&exec_stats.judged);
+	ledger_holders_lock();
+	/* Destroyed meanwhile: the driver will say so. */
+	if (load_relaxed(&e->handle))
+		launch_judge(e, stack, &v);
+	ledger_holders_unlock();
+
+	is_stale = v.stale.total != 0;
+	refused = v.stale_finding.refused;
+	add_relaxed(&exec_stats.stale, is_stale);
+	add_relaxed(&exec_stats.refused, refused);
+	picture_emit(&v.stale, &v.stale_finding);
+	picture_emit(&v.content, &v.content_finding);
+	if (refused)
+		event_emit(.kind = EVENT_REFUSED, .serial = v.stale_finding.exec_serial,
+			   .what = "");
+	else if (v.is_owner)
+		launch_revive(e);
+	return !refused;
+}
+
+/* ---- free ---- */
+
+/* Scan every holder of @r. Holders lock held. */
+static void scan_holders(struct picture *p, const struct range *r, const struct look *l)
+{
+	uint32_t count = load_relaxed(&r->holders_count);
+
+	for (uint32_t i = 0; i < count; i++)
+		scan(p, r->holders[i].exec, l);
+}
+
+void guard_freed(struct range *r, uint32_t stack)
+{
+	const struct look look = { judge_freed, r };
+	struct finding f = { .kind = FINDING_FREED_WHILE_REFERENCED, .stack = stack };
+	struct picture p = { 0 };
+
+	ledger_holders_lock();
+	scan_holders(&p, r, &look);
+	picture_room(&p);
+	if (p.refs)
+		scan_holders(&p, r, &look);
+	ledger_holders_unlock();
+	picture_emit(&p, &f);
+}
+
+/* ---- unmap ---- */
+
+/* An exec that may still run on memory that is being unmapped. */
+struct runner {
+	struct exec *exec;
+	uint64_t serial, stream, ticket;
+};
+
+struct runners { struct runner *list; uint32_t count, cap; };
+
+/* The holders of @owner that captured some of @u and were launched. Holders lock held. */
+static void runners_add(struct runners *s, const struct range *owner, const struct unmapped *u)
+{
+	const struct look look = { judge_unmapped, u };
+	uint32_t count = load_relaxed(&owner->holders_count);
+
+	if (pages_grow(&s->list, &s->cap, s->count + count, sizeof(*s->list)))
+		return;
+	for (uint32_t i = 0; i < count; i++) {
+		struct exec *e = owner->holders[i].exec;
+		struct picture p = { 0 };
+
+		/* Relaxed: a launch in another thread that is not ordered before the unmap is
+		 * the program's race. */
+		if (!load_relaxed(&e->last_stream))
+			continue;
+		scan(&p, e, &look);
+		if (p.total)
+			s->list[s->count++] = (struct runner){
+				.exec = e,
+				.serial = e->serial,
+				.stream = load_relaxed(&e->last_stream) - 1,
+				.ticket = load_relaxed(&e->last_ticket),
+			};
+	}
+}
+
+static bool is_running(const struct runner *s)
+{
+	return !sync_proven(s->stream, s->ticket) && device.stream_busy &&
+	       device.stream_busy(s->stream);
+}
+
+static void unmapped_emit(const struct runner *s, const struct unmapped *u, uint32_t stack)
+{
+	const struct look look = { judge_unmapped, u };
+	struct picture p = { 0 };
+	struct finding f = { 0 };
+
+	ledger_holders_lock();
+	/* Destroyed since the list was made? Objects are type-stable, serials are never reused. */
+	if (load_relaxed(&s->exec->handle) && s->exec->serial == s->serial) {
+		f = launch_finding(FINDING_STALE_LAUNCH, s->exec, stack);
+		scan(&p, s->exec, &look);
+		picture_room(&p);
+		if (p.refs)
+			scan(&p, s->exec, &look);
+	}
+	ledger_holders_unlock();
+	picture_emit(&p, &f);
+}
+
+void guard_unmapped(struct range *const *ranges, uint32_t count, uint32_t stack)
+{
+	const struct unmapped u = { ranges, count };
+	struct runners s = { NULL };
+
+	ledger_holders_lock();
+	for (uint32_t i = 0; i < count; i++) {
+		struct range *owner = load_relaxed(&ranges[i]->owner);
+		uint32_t k = 0;
+
+		while (load_relaxed(&ranges[k]->owner) != owner)
+			k++;
+		if (k == i)	/* each owner once */
+			runners_add(&s, owner, &u);
+	}
+	ledger_holders_unlock();
+	for (uint32_t i = 0; i < s.count; i++)
+		if (is_running(&s.list[i]))
+			unmapped_emit(&s.list[i], &u, stack);
+	pages_put(s.list, s.cap * sizeof(*s.list));
+}

@@ -1,1 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Job: copies and fills, for two reasons only. What they write has defined content again; and on
+ * a stream that captures they are nodes, whose addresses mean what they mean now. While nothing
+ * captures and nothing is undefined - nearly always - a call costs two loads.
+ *
+ * The wrappers differ in their types, and in where the destination is: WRITES_<base> says that,
+ * the rest comes from hooks.def. Synchronous forms build no nodes (a stream that captures refuses
+ * them) and prove nothing about other streams.
+ *
+ * Threads: any.
+ */
+#include <errno.h>
+
+#include "shim/hook_capture.h"
+#include "shim/record.h"
+
+#define NO_STREAM 0
+
+static bool copies_watched(void)
+{
+	return __builtin_expect((load_relaxed(&captures_active) |
+				 load_relaxed(&ledger_undefined_count)) != 0, 0);
+}
+
+/* Is the call a node? Then it has written nothing yet. */
+static bool is_node(uint64_t stream)
+{
+	return stream != NO_STREAM && load_relaxed(&captures_active) != 0 && capture_note(stream);
+}
+
+static __attribute__((cold, noinline)) void wrote(uint64_t dst, uint64_t stream)
+{
+	int saved = errno;
+
+	if (!is_node(stream) && dst != 0)
+		ledger_written(dst);
+	errno = saved;
+}
+
+static __attribute__((cold, noinline)) void wrote_batch(const CUdeviceptr *dsts, size_t count,
+							uint64_t stream)
+{
+	int saved = errno;
+
+	if (!is_node(stream))
+		for (size_t i = 0; i < count; i++)
+			ledger_written(dsts[i]);
+	errno = saved;
+}
+
+static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_OP *ops,
+						      size_t count, uint64_t stream)
+{
+	int saved = errno;
+
+	if (!is_node(stream))
+		for (size_t i = 0; i < count; i++)
+			if (ops[i].dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER)
+				ledger_written(ops[i].dst.op.ptr.ptr);
+	errno = saved;
+}
+
+/* Where a pitched copy begins to write; 0: not at a device address. All generations of the
+ * structs have these names. */
+#define TO_DEVICE(c)                                                                          \
+	((c)->dstMemoryType == CU_MEMORYTYPE_DEVICE || (c)->dstMemoryType == CU_MEMORYTYPE_UNIFIED)
+#define DST_2D(c)                                                                             \
+	(TO_DEVICE(c) ? (uint64_t)(c)->dstDevice + (uint64_t)(c)->dstY * (c)->dstPitch +      \
+				(c)->dstXInBytes                                              \
+		      : 0)
+#define DST_3D(c)                                                                             \
+	(TO_DEVICE(c) ? DST_2D(c) + (uint64_t)(c)->dstZ * (c)->dstHeight * (c)->dstPitch : 0)
+
+/* What a successful call did; S is its stream. */
+#define WRITES_cuMemcpy(S)		wrote(dst, NO_STREAM)
+#define WRITES_cuMemcpyAsync(S)		wrote(dst, S(hStream))
+#define WRITES_cuMemcpyPeer(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemcpyPeerAsync(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemcpyHtoD(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemcpyHtoDAsync(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemcpyDtoD(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemcpyDtoDAsync(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemcpyDtoHAsync(S)	wrote((uint64_t)(uintptr_t)dstHost, S(hStream))
+#define WRITES_cuMemcpyAtoD(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemcpy2D(S)		wrote(DST_2D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy2DUnaligned(S)	wrote(DST_2D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy2DAsync(S)	wrote(DST_2D(pCopy), S(hStream))
+#define WRITES_cuMemcpy3D(S)		wrote(DST_3D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy3DAsync(S)	wrote(DST_3D(pCopy), S(hStream))
+#define WRITES_cuMemcpy3DPeer(S)	wrote(DST_3D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy3DPeerAsync(S)	wrote(DST_3D(pCopy), S(hStream))
+#define WRITES_cuMemcpyBatchAsync(S)	wrote_batch(dsts, count, S(hStream))
+#define WRITES_cuMemcpy3DBatchAsync(S)	wrote_ops(opList, numOps, S(hStream))
+#define WRITES_cuMemsetD8(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemsetD16(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemsetD32(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemsetD8Async(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemsetD16Async(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemsetD32Async(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemsetD2D8(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemsetD2D16(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemsetD2D32(S)		wrote(dstDevice, NO_STREAM)
+#define WRITES_cuMemsetD2D8Async(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemsetD2D16Async(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemsetD2D32Async(S)	wrote(dstDevice, S(hStream))
+
+#define STREAM_OF(s)		STREAM_LEGACY(s)
+#define STREAM_OF_ptsz(s)	STREAM_PER_THREAD(s)
+
+#define WRAPPER_BODY(base, suffix, stream, params, args)                                      \
+	CUresult CUDAAPI base##suffix##stream params                                          \
+	{                                                                                     \
+		bool on = record_on(base##suffix##stream);                                    \
+		CUresult rc = REAL(base##suffix##stream) args;                                \
+                                                                                              \
+		if (on && rc == CUDA_SUCCESS && copies_watched())                             \
+			WRITES_##base(STREAM_OF##stream);                                     \
+		return rc;                                                                    \
+	}
+#define WRAPPER_PASS(base, suffix, stream, params, args)
+
+/* Rows of this family; those of the others expand to nothing. */
+#define FAMILY_ROW_COPY(kind, ...)	WRAPPER_##kind(__VA_ARGS__)
+#define FAMILY_ROW_LOOKUP(...)
+#define FAMILY_ROW_MEM(...)
+#define FAMILY_ROW_HOST(...)
+#define FAMILY_ROW_IPC(...)
+#define FAMILY_ROW_POOL(...)
+#define FAMILY_ROW_VMM(...)
+#define FAMILY_ROW_MODULE(...)
+#define FAMILY_ROW_CTX(...)
+#define FAMILY_ROW_CAPTURE(...)
+#define FAMILY_ROW_GRAPH(...)
+#define FAMILY_ROW_LAUNCH(...)
+#define FAMILY_ROW_TENSOR(...)
+#define FAMILY_ROW_SYNC(...)
+#define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
+	FAMILY_ROW_##family(kind, base, suffix, stream, params, args)
+#include "shim/hooks.def"
+#undef HOOK

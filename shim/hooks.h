@@ -55,18 +55,22 @@ extern _Atomic uint8_t hook_seen[HOOK_COUNT];
  */
 struct real_driver {
 #define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
-	CUresult(*base##suffix##stream) params;
+	CUresult(*_Atomic base##suffix##stream) params;
 #include "shim/hooks.def"
 #undef HOOK
-#define USE(symbol, params, args) CUresult(*symbol) params;
+#define USE(symbol, params, args) CUresult(*_Atomic symbol) params;
 #include "shim/uses.def"
 #undef USE
 };
 extern struct real_driver real;
-#define REAL(symbol) (real.symbol)
+/* Pairs with the release store of the resolver: what it points at is mapped and relocated. */
+#define REAL(symbol) load_acquire(&real.symbol)
 
-/* @brief Does this driver have the function? Resolves it. */
+/* @brief Does this driver have the function? Loads the driver if need be. */
 bool real_has(const char *symbol);
+/* @brief Address of an export of the driver. @return NULL: absent, or the driver is not loaded
+ * (it is not loaded by asking). */
+void *real_loaded_symbol(const char *symbol);
 
 /* The stream that a per-thread variant means by 0, and that a legacy one means. */
 #define STREAM_LEGACY(s)	((uint64_t)(uintptr_t)((s) ? (s) : CU_STREAM_LEGACY))

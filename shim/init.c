@@ -1,1 +1,137 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Life of the shim in a process: start at the first use of CUDA, inert in forked children, last
+ * report at exit.
+ *
+ * There is no constructor: a process that never calls the driver (sh, ptxas, a python without
+ * CUDA) pays for nothing and opens no file, and calls that come before constructors ran find
+ * everything as later ones do. Any thread; exactly one starts the shim, the others wait for it.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "arena/arena.h"
+#include "arena/device.h"
+#include "arena/event.h"
+#include "arena/exec.h"
+#include "reports/write.h"
+#include "shim/gate.h"
+#include "shim/hook_sync.h"
+#include "shim/hooks.h"
+#include "shim/log.h"
+#include "shim/options.h"
+#include "shim/outside.h"
+#include "shim/shim.h"
+
+/* What ARENA_GATE=abort ends the process with. */
+#define EXIT_ABORTED	86
+
+_Atomic int shim_state;
+_Thread_local unsigned shim_inside;
+
+/* outside_start() ran in this process: there is an exit line to write. */
+static _Atomic bool reporting;
+
+int arena_abi(void)
+{
+	return 1;
+}
+
+static void on_finding(const struct finding *f)
+{
+	bool fatal = finding_severity(f->kind) == SEVERITY_ERROR;
+
+	report_finding(f);
+	if (fatal && option_value(OPTION_GATE) == GATE_ABORT) {
+		outside_exit();
+		_exit(EXIT_ABORTED);
+	}
+}
+
+/* Runs in the child only. The parent's memory, graphs and report are not the child's. */
+static void forked(void)
+{
+	int s = load_relaxed(&shim_state);
+
+	if (s == SHIM_ON || s == SHIM_STARTING)
+		store_relaxed(&shim_state, SHIM_CHILD);
+	shim_inside = 0;
+	store_relaxed(&captures_active, 0);
+	store_relaxed(&reporting, false);
+	outside_forget();
+}
+
+/* @return the state that the shim is in from now on. */
+static int start(void)
+{
+	static bool fork_watched;	/* by the one thread that starts */
+
+	if (!gate_first())
+		return SHIM_OFF;
+	options_init(environ);
+	if (option_value(OPTION_GATE) == GATE_OFF)
+		return SHIM_OFF;
+	outside_start();
+	store_relaxed(&reporting, true);
+	if (ledger_init() != 0) {
+		shim_off("no memory for the ledger");
+		return SHIM_OFF;
+	}
+	guard_refuses = option_value(OPTION_GATE) >= GATE_STRICT;
+	device.stream_busy = sync_stream_busy;
+	device.finding = on_finding;
+	device.event = option_value(OPTION_TRACE) ? report_event : NULL;
+	if (!fork_watched)
+		fork_watched = pthread_atfork(NULL, NULL, forked) == 0;
+	return SHIM_ON;
+}
+
+__attribute__((cold)) bool shim_start(void)
+{
+	int expected = SHIM_UNSTARTED, error = errno;
+
+	/* The start asks the driver something, and comes by here again. */
+	if (shim_inside)
+		return false;
+	if (cas_acq_rel(&shim_state, &expected, SHIM_STARTING)) {
+		shim_inside++;
+		/* Pairs with the acquire in shim_ready(). */
+		store_release(&shim_state, start());
+		shim_inside--;
+	}
+	while (load_acquire(&shim_state) == SHIM_STARTING)
+		sched_yield();
+	errno = error;
+	return load_acquire(&shim_state) == SHIM_ON;
+}
+
+__attribute__((cold)) void shim_off(const char *why)
+{
+	store_release(&shim_state, SHIM_OFF);
+	report_unproven(why);
+	log_error("the shim is off from here on: %s", why);
+}
+
+/* A child that initialises CUDA itself is a process of its own from here on. */
+CUresult CUDAAPI cuInit(unsigned int flags)
+{
+	CUresult rc = REAL(cuInit)(flags);
+	int expected = SHIM_CHILD;
+
+	HOOK_ENTER(cuInit);
+	if (rc == CUDA_SUCCESS) {
+		cas_acq_rel(&shim_state, &expected, SHIM_UNSTARTED);
+		shim_ready();
+	}
+	return rc;
+}
+
+/* Threads may still run, and objects that are torn down later may still free: all of that works
+ * on, only nothing is reported any more. */
+__attribute__((destructor)) static void finish(void)
+{
+	if (load_relaxed(&reporting))
+		outside_exit();
+}

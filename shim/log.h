@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages to stderr: "arena[pid/tid]: warn: subject value, setting: remedy". At most
- * LOG_LIMIT a site, then one line that says so. Never stdout, never from a hot path. errno kept.
+ * LOG_LIMIT a site, the last one says that further ones are not shown. Never stdout, never from a
+ * hot path. errno is kept. Works at any moment, also before options_init().
  */
 #ifndef SHIM_LOG_H
 #define SHIM_LOG_H

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arena/stack.h"
+
 /* What the stack is for; ARENA_STACKS=off|findings|all decides what is taken. */
 enum stack_use {
 	STACK_SEGMENT,	/* allocation or free at driver level: rare, unwound in full */
@@ -20,13 +22,11 @@ enum stack_use {
 uint32_t stack_here(enum stack_use use);
 
 /* @brief Frames of a stack, innermost first. @return their number, 0 for an unknown id. */
-struct stack_frame {
-	uint32_t module;	/* index for stack_module(), 0: not in any module */
-	uint64_t offset;	/* from the module's load bias; the address itself if module is 0 */
-};
 size_t stack_frames(uint32_t id, struct stack_frame *out, size_t max);
-struct stack_module { const char *path; const char *build_id; /* hex, "" if none */ };
-const struct stack_module *stack_module(uint32_t index);
+/* @return NULL for a number that was never given out. */
+const struct stack_module *stack_module(uint32_t number);
+/* @brief In a forked child: a lock that another thread held is free. */
+void stacks_forget(void);
 
 /* Which unwinder is in use: "libunwind", "frame-pointer". */
 const char *stack_unwinder(void);

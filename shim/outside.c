@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything that faces the outside, put together: hands the report what it needs from the parts
+ * of the shim. outside_start() runs in the one thread that starts the shim, outside_exit() in any,
+ * more than once if need be; the callbacks run under the lock of the report.
+ */
+#include "shim/outside.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "reports/write.h"
+#include "shim/bypass.h"
+#include "shim/coverage.h"
+#include "shim/hooks.h"
+#include "shim/log.h"
+#include "shim/modules.h"
+#include "shim/options.h"
+#include "shim/stacks.h"
+#include "shim/unwind.h"
+
+static void warn(const char *text)
+{
+	log_warn("%s", text);
+}
+
+static void give_options(report_pair_fn add, void *to)
+{
+	char name[64], value[OPTION_TEXT_BYTES];
+
+	for (int i = 0; i < OPTION_COUNT; i++) {
+		option_print((enum option_id)i, value, sizeof(value));
+		snprintf(name, sizeof(name), "ARENA_%s", option_name((enum option_id)i));
+		add(to, name, value);
+	}
+}
+
+static void give_coverage(report_gap_fn add, void *to)
+{
+	for (int i = 0; i < COVERAGE_COUNT; i++)
+		add(to, coverage_rows[i].key, coverage_rows[i].text, load_relaxed(&coverage[i]),
+		    coverage_rows[i].decisive);
+}
+
+static void give_entries(report_pair_fn add, void *to)
+{
+	for (int i = 0; i < HOOK_COUNT; i++)
+		if (load_relaxed(&hook_seen[i]))
+			add(to, "entries", hook_rows[i].symbol);
+}
+
+static void give_notes(report_pair_fn add, void *to)
+{
+	enum coverage_id id;
+	const char *name;
+
+	for (unsigned i = 0; (name = coverage_noted(i, &id)) != NULL; i++)
+		add(to, coverage_rows[id].key, name);
+}
+
+static void found_bypass(void *arg, const char *object, const char *symbol)
+{
+	const char *slash = strrchr(object, '/');
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s in %s", symbol,
+		 slash ? slash + 1 : *object ? object : "the program");
+	coverage_note(COVERAGE_BYPASSED, text);
+}
+
+static const char *own_path(void)
+{
+	struct stack_frame own = modules_frame((uintptr_t)&outside_start);
+	const struct stack_module *m = modules_get(own.module);
+
+	return m ? m->path : "";
+}
+
+static int driver_version(void)
+{
+	int version = 0;
+
+	return REAL(cuDriverGetVersion)(&version) == CUDA_SUCCESS ? version : 0;
+}
+
+void outside_start(void)
+{
+	static struct report_source source = {
+		.version = ARENA_VERSION,
+		.options = give_options,
+		.stack_frames = stack_frames,
+		.stack_module = stack_module,
+		.coverage = give_coverage,
+		.entries = give_entries,
+		.notes = give_notes,
+		.warn = warn,
+	};
+
+	if (option_value(OPTION_STACKS) != STACKS_OFF)
+		unwind_init();
+	source.unwinder = stack_unwinder();
+	source.path = option_text(OPTION_REPORT);
+	source.library = own_path();
+	source.driver_version = driver_version();
+	report_init(&source);
+}
+
+void outside_exit(void)
+{
+	static _Atomic bool scanned;
+
+	if (!swap_acq_rel(&scanned, true))
+		bypass_scan(found_bypass, NULL);
+	report_exit();
+}
+
+void outside_forget(void)
+{
+	report_forget();
+	stacks_forget();
+	coverage_forget();
+	for (int i = 0; i < HOOK_COUNT; i++)
+		store_relaxed(&hook_seen[i], 0);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One function a line type of arena-report(5): it appends the whole line, with its newline, to @t.
+ * No state but what lines_init() sets; the caller serialises.
+ */
+#ifndef REPORTS_LINES_H
+#define REPORTS_LINES_H
+
+#include "reports/name.h"
+#include "reports/text.h"
+#include "reports/write.h"
+
+struct report_totals {
+	uint64_t by_kind[FINDING_KIND_COUNT];	/* findings with different keys */
+	uint64_t findings_written, findings_repeated, findings_left_out, lines_lost;
+};
+
+void lines_init(void);
+void line_start(struct text *t, const struct report_source *s, const struct identity *id);
+void line_module(struct text *t, uint32_t number, const struct stack_module *m);
+void line_stack(struct text *t, uint32_t id, const struct stack_frame *frames, size_t count);
+void line_finding(struct text *t, const struct finding *f);
+void line_event(struct text *t, const struct event *e);
+/* @param why what report_unproven() was told, or NULL. */
+void line_exit(struct text *t, const struct report_source *s, const struct report_totals *totals,
+	       enum verdict verdict, const char *why);
+
+#endif

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of run_case.py must be able to fail: one doctored report for each way."""
+import copy
+import unittest
+
+import run_case
+
+EXPECT = """
+form buggy
+  launch E 0
+  launch E 401
+  finding freed-while-referenced freed w
+  finding stale-launch freed|generation w
+  unwound w
+"""
+OLD = {"base": "0x1000", "size": 64, "generation": 3, "kind": "device", "stack_open": 5,
+       "stack_close": 0}
+
+
+def finding(kind, reason, refused):
+    return {"schema": 1, "type": "finding", "kind": kind, "refused": refused,
+            "text": f"{kind}: 0x1000 is gone", "refs": [{"reason": reason, "old": dict(OLD)}]}
+
+
+def good_run():
+    lines = [
+        {"schema": 1, "type": "start"},
+        {"schema": 1, "type": "module", "id": 1, "path": "/x/v_some_case"},
+        {"schema": 1, "type": "stack", "id": 5, "frames": [[1, "0x10"]]},
+        finding("freed-while-referenced", "freed", False),
+        finding("stale-launch", "generation", True),
+        {"schema": 1, "type": "exit", "verdict": "fail", "coverage": {"host-node": 0}},
+    ]
+    return run_case.Run(0, "", "", [("w", 0x1000, 64), ("later", 0x1000, 64)],
+                        [("E", "0"), ("E", "401")], [], lines)
+
+
+class Comparison(unittest.TestCase):
+    def problems(self, run, gate="strict", expect=EXPECT):
+        return list(run_case.check(run_case.parse_expect(expect)[0], run, gate))
+
+    def only(self, run, word, **more):
+        problems = self.problems(run, **more)
+        self.assertEqual(len(problems), 1, problems)
+        self.assertIn(word, problems[0])
+
+    def test_good_report_passes(self):
+        self.assertEqual(self.problems(good_run()), [])
+
+    def test_missing_finding(self):
+        run = good_run()
+        del run.lines[3]
+        self.only(run, "missing finding: freed-while-referenced")
+
+    def test_finding_too_many(self):
+        run = good_run()
+        extra = finding("stale-launch", "freed", True)
+        extra["refs"][0]["old"]["base"] = extra["text"] = "0x9000"
+        run.lines.insert(3, extra)
+        self.only(run, "unexpected finding: stale-launch freed 0x9000")
+
+    def test_wrong_reason(self):
+        run = good_run()
+        run.lines[4]["refs"][0]["reason"] = "unmapped"
+        self.assertEqual(len(self.problems(run)), 2)
+
+    def test_wrong_outcome_of_a_launch(self):
+        self.only(good_run()._replace(launches=[("E", "0"), ("E", "0")]), "launches")
+
+    def test_refused_under_warn(self):
+        run = good_run()._replace(launches=[("E", "0"), ("E", "0")])
+        self.only(run, "refused is True", gate="warn")
+
+    def test_wrong_verdict(self):
+        run = good_run()
+        run.lines[-1]["verdict"] = "pass"
+        self.only(run, "verdict pass")
+
+    def test_no_frame_of_the_program(self):
+        run = copy.deepcopy(good_run())
+        run.lines[2]["frames"] = []
+        self.assertEqual(len(self.problems(run)), 2)
+
+    def test_no_exit_line(self):
+        run = good_run()
+        del run.lines[-1]
+        self.only(run, "no exit line")
+
+    def test_crash(self):
+        self.only(good_run()._replace(code=-11, err="boom"), "exit -11: boom")
+
+    def test_gap_that_is_not_counted(self):
+        self.only(good_run(), "coverage host-node", expect=EXPECT + "  gap host-node\n")
+
+    def test_events(self):
+        expect = EXPECT + "  events 64: alloc free\n"
+        run = good_run()
+        run.lines.insert(1, {"schema": 1, "type": "event", "event": "alloc", "size": 64})
+        self.only(run, "events ['alloc']", expect=expect)
+        run.lines.insert(2, {"schema": 1, "type": "event", "event": "free", "size": 64})
+        self.assertEqual(self.problems(run, expect=expect), [])
+
+    def test_nonsense_in_an_expectation(self):
+        with self.assertRaises(ValueError):
+            run_case.parse_expect("form a\n  fnding x y z\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that needs a real GPU, in one run: tests/gpu/run.py BUILD_DIR [SECTION...]
+
+Sections: victims (the cases, both gates), a20 (one story in four builds), stock (programs that
+are well: no finding, the same output), faulty (PyTorch programs that must be caught), measure
+(CPU time with the library as a ratio of the time without). A table comes last. With $OUT set, the
+table, the log, the figures and the reports of the programs are left there.
+Exit: 0 all as expected, 1 not, 77 no GPU.
+"""
+import argparse
+import collections
+import concurrent.futures
+import gzip
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "e2e"))
+import run_case  # noqa: E402  (the reader of reports that the simulation is tested with)
+
+SKIP = 77
+WORKERS = 4
+PAIRS_TORCH, PAIRS_DRIVER = 5, 9
+XLA_FLAGS = ("--xla_gpu_graph_min_graph_size=1 "
+             "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL")
+ALLOCATORS = {
+    "default": {},
+    "expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    "async": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"},
+}
+
+Row = collections.namedtuple("Row", "section name word note")
+Result = collections.namedtuple("Result", "code out err lines seconds")
+
+
+class Suite:
+    def __init__(self, build, out):
+        self.build = pathlib.Path(build).resolve()
+        self.shim = self.build / "shim" / "libarena_shim.so"
+        self.victims = self.build / "tests" / "victims"
+        self.out = out
+        self.rows, self.log, self.reports, self.figures = [], [], [], {}
+
+    # ---- running ----
+
+    def environment(self, gate, directory, extra):
+        env = {k: v for k, v in os.environ.items()
+               if not k.startswith("ARENA_") and k not in ("LD_PRELOAD", "OUT")}
+        cuda = "/usr/local/cuda/lib64"
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [env.get("LD_LIBRARY_PATH"), cuda]))
+        env.update(extra or {})
+        env["ARENA_GATE"] = gate or "strict"
+        if gate:
+            env["LD_PRELOAD"] = str(self.shim)
+            env["ARENA_REPORT"] = f"{directory}/%p.jsonl"
+        return env
+
+    def run(self, command, gate, extra=None, timeout=100):
+        """Run a program with (gate) or without the library; all of its reports are read."""
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="arena-") as directory:
+            try:
+                p = subprocess.run([str(c) for c in command], cwd=directory, text=True,
+                                   env=self.environment(gate, directory, extra), timeout=timeout,
+                                   capture_output=True, check=False)
+                code, out, err = p.returncode, p.stdout, p.stderr
+            except subprocess.TimeoutExpired as late:
+                code, err = 124, f"stopped after {timeout} s"
+                out = (late.stdout or b"").decode(errors="replace")
+            lines = self.read_reports(command, gate, directory)
+        seconds = time.monotonic() - start
+        self.log.append(f"$ {' '.join(map(str, command))} [{gate}] {extra or ''} -> {code} "
+                        f"in {seconds:.1f} s\n{out}{err}")
+        return Result(code, out, err, lines, seconds)
+
+    def read_reports(self, command, gate, directory):
+        lines = []
+        for path in sorted(pathlib.Path(directory).glob("*.jsonl")):
+            text = path.read_text()
+            self.reports.append(f"# {' '.join(map(str, command))} [{gate}]\n{text}")
+            lines.extend(json.loads(line) for line in text.splitlines())
+        return lines
+
+    def python(self, name, *arguments):
+        return [sys.executable, HERE / name, *arguments]
+
+    def add(self, section, name, problems, note=""):
+        word = "skip" if problems is None else "FAIL" if problems else "ok"
+        row = Row(section, name, word, "; ".join(problems or []) or note)
+        self.rows.append(row)
+        print(f"{word:4} {section} {name} {row.note}", flush=True)
+
+    # ---- sections ----
+
+    def run_victims(self):
+        def one(expect):
+            command = [sys.executable, HERE.parent / "e2e" / "run_case.py", "--shim", self.shim,
+                       "--victim", self.victims / expect.stem, expect]
+            return subprocess.run([str(c) for c in command], text=True, capture_output=True,
+                                  timeout=300, check=False)
+
+        expects = sorted((HERE.parent / "victims").glob("*.expect"))
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            for expect, p in zip(expects, pool.map(one, expects)):
+                self.log.append(p.stdout + p.stderr)
+                bad = [line.strip() for line in p.stdout.splitlines() if line[:1] == " "]
+                forms = sum(line.startswith("ok") for line in p.stdout.splitlines())
+                skips = sum(line.startswith("skip") for line in p.stdout.splitlines())
+                problems = None if p.returncode == SKIP else \
+                    (bad or [p.stderr.strip()[-300:]]) if p.returncode else []
+                self.add("victims", expect.stem[2:], problems,
+                         f"{forms} runs ok" + (f", {skips} skipped" if skips else ""))
+
+    def run_a20(self):
+        want = "alloc capture instantiate launch free refused".split()
+        builds = {
+            "driver": [self.victims / "v_a20_story_driver"],
+            "static": [self.victims / "a20_story_static"],
+            "shared": [self.victims / "a20_story_shared"],
+            "torch": self.python("a20_torch.py"),
+        }
+        for name, command in builds.items():
+            r = self.run(command, "strict", {"ARENA_TRACE": "on"})
+            got = run_case.event_kinds(r.lines, 48 << 20)
+            got = got[:got.index("refused") + 1] if "refused" in got else got
+            problems = [] if got == want else [f"events {' '.join(got)}"]
+            if r.code:
+                problems.append(f"exit {r.code} {last_line(r.err)}")
+            self.add("a20", name, problems, " ".join(got))
+
+    def run_stock(self):
+        programs = [(f"torch graphs, {name}", self.python("torch_capture.py"), extra)
+                    for name, extra in ALLOCATORS.items()]
+        programs += [
+            ("torch make_graphed_callables", self.python("torch_callables.py"), {}),
+            ("torch.compile reduce-overhead", self.python("torch_compile.py"),
+             {"TORCHINDUCTOR_COMPILE_THREADS": "1"}),
+            ("torch cuBLAS", self.python("torch_cublas.py"), {}),
+            ("triton in a torch graph", self.python("triton_graph.py"), {}),
+            ("jax command buffers", self.python("jax_jit.py"),
+             {"XLA_FLAGS": XLA_FLAGS, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}),
+            ("cupy graph", self.python("cupy_graph.py"), {}),
+        ]
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            for row in pool.map(lambda p: self.stock_program(*p), programs):
+                self.add("stock", *row)
+
+    def stock_program(self, name, command, extra):
+        plain = self.run(command, None, extra)
+        if plain.code:
+            return name, None, f"does not run here: {last_line(plain.err)}"
+        under = self.run(command, "strict", extra)
+        problems = []
+        if under.code or under.out != plain.out:
+            problems.append(f"exit {under.code}, {difference(plain.out, under.out)} "
+                            f"{last_line(under.err) if under.code else ''}")
+        found = [line["text"] for line in under.lines if line["type"] == "finding"]
+        problems += [f"finding: {text}" for text in found[:3]]
+        totals = exit_totals(under.lines)
+        if not totals["execs"]:
+            problems.append("no graph was seen")
+        return name, problems, describe(totals)
+
+    def run_faulty(self):
+        programs = [(f"torch reload, {name}", self.python("torch_faulty.py"), extra,
+                     "captured again 5.0") for name, extra in ALLOCATORS.items()]
+        programs.append(("torch cuBLAS weight", self.python("torch_cublas.py", "faulty"), {},
+                         "refused:"))
+        for name, command, extra, said in programs:
+            strict = self.run(command, "strict", extra)
+            problems = caught(strict, "w")
+            if "refused:" not in strict.out or said not in strict.out or strict.code:
+                problems.append(f"strict: exit {strict.code}, said {last_line(strict.out)} "
+                                f"{last_line(strict.err)}")
+            warn = self.run(command, "warn", extra)
+            problems += [f"warn: {p}" for p in caught(warn, "w")]
+            refused = re.search(r"^refused: .*$", strict.out, re.M)
+            self.add("faulty", name, problems, refused[0] if refused else "")
+
+    def run_measure(self):
+        for command, pairs in ((self.python("torch_replay.py"), PAIRS_TORCH),
+                               ([self.victims / "measure"], PAIRS_DRIVER)):
+            plain, under = collections.defaultdict(list), collections.defaultdict(list)
+            lines, failed = [], []
+            for _ in range(pairs):
+                for gate, samples in ((None, plain), ("strict", under)):
+                    r = self.run(command, gate)
+                    lines = r.lines or lines
+                    failed += [last_line(r.err)] if r.code else []
+                    for name, ns in re.findall(r"^measure (\S+) (\S+)$", r.out, re.M):
+                        samples[name].append(float(ns))
+            self.add_ratios(plain, under, failed)
+            graphs = exit_totals(lines)
+            if graphs["nodes"]:
+                self.add("measure", f"bytes a node ({pathlib.Path(command[-1]).stem})", [],
+                         f"{graphs['bytes'] / graphs['nodes']:.1f} ({graphs['nodes']} nodes)")
+
+    def add_ratios(self, plain, under, failed):
+        if failed or not plain:
+            self.add("measure", "programs", failed or ["no figures"])
+        for name, samples in plain.items():
+            a, b = statistics.median(samples), statistics.median(under[name] or [0])
+            self.figures[name] = {"plain_ns": samples, "shim_ns": under[name]}
+            self.add("measure", name, [], f"{a:.0f} -> {b:.0f} ns, {100 * (b / a - 1):+.1f} %")
+
+    # ---- results ----
+
+    def table(self):
+        width = max(len(r.name) for r in self.rows)
+        lines = [f"{r.word:4} {r.section:7} {r.name:{width}} {r.note[:150]}" for r in self.rows]
+        count = collections.Counter(r.word for r in self.rows)
+        lines.append(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
+        return "\n".join(lines)
+
+    def leave(self, table):
+        if not self.out:
+            return
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / "gpu-table.txt").write_text(table + "\n")
+        (self.out / "gpu-log.txt").write_text("\n".join(self.log)[-12_000_000:])
+        (self.out / "gpu-figures.json").write_text(json.dumps(self.figures, indent=1))
+        with gzip.open(self.out / "gpu-reports.jsonl.gz", "wt") as f:
+            f.write("".join(self.reports))
+
+
+def last_line(text):
+    return (text.strip().splitlines() or [""])[-1][:200]
+
+
+def difference(a, b):
+    for x, y in zip(a.splitlines() + ["<end>"], b.splitlines() + ["<end>"]):
+        if x != y:
+            return f"'{x}' became '{y}'"
+    return "the same output"
+
+
+def exit_totals(lines):
+    """Sums over the exit lines of all processes of a program."""
+    ends = [line for line in lines if line["type"] == "exit"]
+    total = {key: sum(e["graphs"][name] for e in ends)
+             for key, name in (("execs", "execs_opened"), ("nodes", "nodes"), ("bytes", "bytes"),
+                               ("exact", "refs_exact"), ("struct", "refs_struct"))}
+    total["verdicts"] = sorted({e["verdict"] for e in ends})
+    total["unproven"] = sorted({why for e in ends for why in e["unproven"]})
+    return total
+
+
+def describe(t):
+    return (f"{'/'.join(t['verdicts'])}: {t['execs']} execs, refs {t['exact']} exact "
+            f"{t['struct']} struct {'; '.join(t['unproven'])}")
+
+
+def caught(r, name):
+    """A stale-launch that names the range which the program printed."""
+    ranges = [(m[1], int(m[2], 16), int(m[3]))
+              for m in re.finditer(r"^range (\S+)=(0x[0-9a-f]+):(\d+)$", r.out, re.M)]
+    hits = [ref for line in r.lines if line.get("kind") == "stale-launch" for ref in line["refs"]
+            if covers(ref, ranges, name)]
+    return [] if hits else [f"no stale-launch names {name} (exit {r.code}, {last_line(r.err)})"]
+
+
+def covers(ref, ranges, name):
+    return any(n == name and base <= int(ref["value"], 16) < base + size
+               for n, base, size in ranges)
+
+
+def have_gpu():
+    return shutil.which("nvidia-smi") is not None or os.path.exists("/dev/nvidia0")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    sections = ["victims", "a20", "stock", "faulty", "measure"]
+    parser.add_argument("build")
+    parser.add_argument("sections", nargs="*", default=sections)
+    args = parser.parse_args()
+    if not have_gpu():
+        print("no GPU here")
+        return SKIP
+    out = os.environ.get("OUT")
+    suite = Suite(args.build, pathlib.Path(out) if out else None)
+    start = time.monotonic()
+    for section in args.sections or sections:
+        try:
+            getattr(suite, f"run_{section}")()
+        except Exception as error:  # one section must not cost the results of the others
+            suite.add(section, "section", [f"{type(error).__name__}: {error}"])
+    table = suite.table()
+    suite.leave(table)
+    print(f"\n{table}\n{time.monotonic() - start:.0f} s")
+    return 1 if any(r.word == "FAIL" for r in suite.rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of the house that a compiler does not check.
+
+    lint.py RULE --root DIR [--shim LIB] [--stub LIBCUDA]
+
+Exit status 0: kept, 1: broken (each place on a line of its own), 77: cannot be checked here.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+SKIP = 77
+LINES_MAX = 600
+COLUMNS_MAX = 100
+FUNCTION_LINES_MAX = 40
+PARAMETERS_MAX = 5
+
+# Besides the rows of hooks.def.
+OWN_EXPORTS = {'arena_abi', 'dlsym', 'dlvsym', 'dlopen', 'dlmopen'}
+# A layer may include its own headers, these folders, and no system header that is named here.
+LAYERS = {
+    'arena': (set(), {'cuda.h', 'cudaTypedefs.h', 'dlfcn.h', 'jansson.h', 'link.h'}),
+    'reports': ({'arena'}, {'cuda.h', 'cudaTypedefs.h', 'dlfcn.h', 'link.h'}),
+    'shim': ({'arena', 'reports'}, {'jansson.h'}),
+}
+OURS = tuple(LAYERS)
+CODE = ('.c', '.h')
+TEXT = CODE + ('.def', '.cu', '.py', '.sh', '.in')
+
+
+def files(root, folders, suffixes):
+    for folder in folders:
+        for path in sorted((root / folder).rglob('*')):
+            if path.is_file() and path.suffix in suffixes and 'corpus' not in path.parts:
+                yield path
+
+
+def rows(path, macro):
+    """Fields of each MACRO(...) line, the first few, as text."""
+    for line in path.read_text().splitlines():
+        m = re.match(macro + r'\((.*)', line)
+        if m:
+            yield [field.strip() for field in m.group(1).split(',')]
+
+
+def hooked(root):
+    return [r[0] + r[1] + r[3] for r in rows(root / 'shim/hooks.def', 'HOOK')]
+
+
+def unhooked(root):
+    return [r[0] for r in rows(root / 'shim/unhooked.def', 'UNHOOKED')]
+
+
+def exports(library):
+    out = subprocess.run(['nm', '-D', '--defined-only', library], check=True,
+                         capture_output=True, text=True).stdout
+    found = [line.split() for line in out.splitlines()]
+    return {f[-1].split('@')[0] for f in found if f[-2] in 'TWVDBR'}
+
+
+def rule_exports(args):
+    """The library exports the rows, its public API and the gates; nothing else."""
+    expected, found = set(hooked(args.root)) | OWN_EXPORTS, exports(args.shim)
+
+    for name in sorted(found - expected):
+        yield f'{args.shim}: exports {name}'
+    for name in sorted(expected - found):
+        yield f'{args.shim}: does not export {name}'
+
+
+def rule_needed(args):
+    """The library needs libc only, and nothing private of it."""
+    out = subprocess.run(['readelf', '-dW', args.shim], check=True, capture_output=True,
+                         text=True).stdout
+    needed = re.findall(r'\(NEEDED\).*\[(.*)\]', out)
+
+    if any('asan' in n or 'tsan' in n or 'ubsan' in n for n in needed):
+        sys.exit(SKIP)
+    for name in needed:
+        if not name.startswith('libc.so'):
+            yield f'{args.shim}: needs {name}'
+    if '(FLAGS_1)' not in out or 'NODELETE' not in out or 'NOW' not in out:
+        yield f'{args.shim}: not linked with -z nodelete -z now'
+    out = subprocess.run(['nm', '-D', '--undefined-only', args.shim], check=True,
+                         capture_output=True, text=True).stdout
+    for line in out.splitlines():
+        if 'GLIBC_PRIVATE' in line:
+            yield f'{args.shim}: uses {line.split()[-1]}'
+
+
+def rule_entries(args):
+    """hooks.def and unhooked.def together name every export of the toolkit's driver, once."""
+    if not args.stub.is_file():
+        print(f'no driver stub at {args.stub}')
+        sys.exit(SKIP)
+    known, found = hooked(args.root) + unhooked(args.root), exports(args.stub)
+
+    for name in sorted({n for n in known if known.count(n) > 1}):
+        yield f'{name} is listed twice'
+    for name in sorted(found - set(known)):
+        yield f'{name} is exported by the driver: add it to hooks.def or unhooked.def'
+    for name in sorted(set(known) - found):
+        yield f'{name} is listed, but the driver does not export it'
+    for line in (args.root / 'shim/unhooked.def').read_text().splitlines():
+        if line.startswith('UNHOOKED') and not re.match(r'UNHOOKED\(\w+, "[^"]{8,}"\)$', line):
+            yield f'no reason: {line}'
+
+
+def rule_sorted(args):
+    """Lists are sorted by name, so that a row has one place."""
+    lists = {
+        'shim/hooks.def': [r[0] for r in rows(args.root / 'shim/hooks.def', 'HOOK')],
+        'shim/unhooked.def': unhooked(args.root),
+        'shim/uses.def': [r[0] for r in rows(args.root / 'shim/uses.def', 'USE')],
+        'shim/options.def': [r[0] for r in rows(args.root / 'shim/options.def', r'OPTION_\w+')],
+        'shim/coverage.def': [r[1] for r in rows(args.root / 'shim/coverage.def', 'COVERAGE')],
+        'arena/findings.def': [r[1] for r in rows(args.root / 'arena/findings.def', 'FINDING')],
+    }
+
+    for path, names in lists.items():
+        if not names:
+            yield f'{path}: no rows'
+        for a, b in zip(names, names[1:]):
+            if a.lower() > b.lower():
+                yield f'{path}: {b} comes after {a}'
+
+
+def rule_layers(args):
+    """A lower layer does not include a higher one, or what only a higher one may use."""
+    for layer, (below, banned) in LAYERS.items():
+        for path in files(args.root, [layer], CODE):
+            for n, line in enumerate(path.read_text().splitlines(), 1):
+                m = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+                if not m:
+                    continue
+                folder = m.group(2).split('/')[0]
+                higher = m.group(1) == '"' and '/' in m.group(2) and folder not in below | {layer}
+                if higher or m.group(2) in banned:
+                    yield f'{path}:{n}: {layer}/ includes {m.group(2)}'
+
+
+def rule_atomics(args):
+    """Atomics only by the helpers whose names carry the memory order."""
+    raw = re.compile(r'stdatomic\.h|\batomic_\w+\s*\(|__atomic_\w+|__sync_\w+')
+    for path in files(args.root, OURS, CODE):
+        if path.name == 'atomics.h':
+            continue
+        for n, line in enumerate(path.read_text().splitlines(), 1):
+            if raw.search(line):
+                yield f'{path}:{n}: raw atomics: {line.strip()}'
+
+
+def rule_stdout(args):
+    """The library prints nothing to stdout, and does not end its host."""
+    banned = re.compile(r'(?<![\w>.])(printf|puts|putchar|vprintf|exit|abort|system|popen)\s*\(|\bstdout\b')
+    for path in files(args.root, OURS, CODE):
+        for n, line in enumerate(path.read_text().splitlines(), 1):
+            code = re.sub(r'"(\\.|[^"\\])*"|/\*.*?\*/', '', line)
+            if banned.search(code) and not re.match(r'\s*(/?\*|//)', line) and \
+               'format(printf' not in code:
+                yield f'{path}:{n}: {line.strip()}'
+
+
+def rule_licence(args):
+    """The SPDX line comes first, or right after the interpreter."""
+    for path in files(args.root, OURS + ('tests', 'scripts'), TEXT):
+        lines = path.read_text().splitlines()[:2]
+        if lines and lines[0].startswith('#!'):
+            del lines[0]
+        if not lines or 'SPDX-License-Identifier: Apache-2.0' not in lines[0]:
+            yield f'{path}:1: no SPDX line'
+    for path in sorted(args.root.rglob('meson.build')):
+        if 'SPDX' not in path.read_text().splitlines()[0]:
+            yield f'{path}:1: no SPDX line'
+
+
+def functions(path):
+    """(line, number of parameters, lines of the body) of each function definition."""
+    lines = path.read_text().splitlines()
+    start = None
+    for n, line in enumerate(lines):
+        if line == '{':
+            start = n
+        elif line == '}' and start is not None:
+            head = n_head = start - 1
+            while head > 0 and lines[head] and not lines[head].endswith((';', '}', '*/', '{')):
+                head -= 1
+            text = ' '.join(lines[head + 1:n_head + 1])
+            m = re.search(r'\w+\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)\s*$', text)
+            depth, count = 0, 1
+            for c in m.group(1) if m else '':
+                depth += (c == '(') - (c == ')')
+                count += c == ',' and depth == 0
+            yield start + 1, text, count, n - start - 1
+            start = None
+
+
+def rule_size(args):
+    """Files, functions, parameter lists and lines stay short. Driver ABIs have the parameters they have."""
+    for path in files(args.root, OURS, CODE):
+        lines = path.read_text().splitlines()
+        if len(lines) > LINES_MAX:
+            yield f'{path}: {len(lines)} lines, at most {LINES_MAX}'
+        for n, line in enumerate(lines, 1):
+            if len(line.expandtabs(8)) > COLUMNS_MAX:
+                yield f'{path}:{n}: {len(line.expandtabs(8))} columns, at most {COLUMNS_MAX}'
+        for n, head, parameters, length in functions(path):
+            if length > FUNCTION_LINES_MAX:
+                yield f'{path}:{n}: function of {length} lines, at most {FUNCTION_LINES_MAX}'
+            if parameters > PARAMETERS_MAX and not re.search(r'\bcu[A-Z]\w*\s*\(', head):
+                yield f'{path}:{n}: {parameters} parameters, at most {PARAMETERS_MAX}'
+
+
+def speaks_of_threads(path, opening):
+    """The source, or the header of its module, which is then the contract."""
+    header = path.with_suffix('.h')
+    if header.is_file():
+        opening += header.read_text().split('*/\n#ifndef')[0]
+    return re.search(r'thread|[Cc]onstant', opening)
+
+
+def rule_comments(args):
+    """Each source opens with its job and with which threads may call it; no notes to oneself."""
+    for path in files(args.root, OURS, CODE):
+        text = path.read_text()
+        opening = re.match(r'/\* SPDX[^\n]*\n(/\*.*?\*/)', text, re.S)
+        if not opening:
+            yield f'{path}: does not open with a comment'
+        elif path.suffix == '.c' and not speaks_of_threads(path, opening.group(1)):
+            yield f'{path}: does not say which threads may call it'
+        for n, line in enumerate(text.splitlines(), 1):
+            if re.search(r'\b(TODO|FIXME|XXX|HACK|for now)\b', line):
+                yield f'{path}:{n}: {line.strip()}'
+
+
+def rule_public(args):
+    """Each public declaration says what it does, what it returns, and who may call it."""
+    path = args.root / 'arena/arena.h'
+    text = path.read_text()
+
+    for m in re.finditer(r'^ARENA_API[^;]*?(\w+)\s*\([^;]*\);', text, re.M):
+        before = text[:m.start()].rstrip()
+        doc = before[before.rfind('/**'):] if before.endswith('*/') else ''
+        for word in ('@brief', '@return', 'thread'):
+            if word not in doc:
+                yield f'{path}: {m.group(1)}: no {word} in its comment'
+        if m.group(1) not in OWN_EXPORTS:
+            yield f'{path}: {m.group(1)} is not in OWN_EXPORTS of this test'
+
+
+def rule_manual(args):
+    """Options, finding kinds and coverage keys are in the manual."""
+    pages = sorted((args.root / 'reports/man').glob('*.scd'))
+    text = '\n'.join(p.read_text() for p in pages).replace('\\', '')
+
+    if not pages:
+        yield f'{args.root}/reports/man: no pages'
+    for r in rows(args.root / 'shim/options.def', r'OPTION_\w+'):
+        if f'ARENA_{r[0]}' not in text:
+            yield f'ARENA_{r[0]} is not in the manual'
+    for path, macro in (('arena/findings.def', 'FINDING'), ('shim/coverage.def', 'COVERAGE')):
+        for r in rows(args.root / path, macro):
+            if r[1].strip('"') not in text:
+                yield f'{r[1]} of {path} is not in the manual'
+
+
+RULES = {name[5:]: f for name, f in list(globals().items()) if name.startswith('rule_')}
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('rule', choices=sorted(RULES))
+    p.add_argument('--root', type=pathlib.Path, required=True)
+    p.add_argument('--shim')
+    p.add_argument('--stub', type=pathlib.Path)
+    args = p.parse_args()
+    broken = list(RULES[args.rule](args))
+    for text in broken:
+        print(text.replace(f'{args.root}/', ''))
+    return 1 if broken else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A third preload that interposes gethostid() and finds the real one by RTLD_NEXT, as many do. If
+ * the shim's dlsym called on instead of jumping, RTLD_NEXT would mean "after the shim", which is
+ * this library again when it is preloaded behind the shim.
+ */
+#include <dlfcn.h>
+#include <unistd.h>
+
+#define EXPORT	__attribute__((visibility("default")))
+
+EXPORT unsigned lib_next_calls;
+EXPORT void *lib_next_found, *lib_next_found_versioned;
+
+EXPORT long gethostid(void)
+{
+	long (*next)(void) = (long (*)(void))dlsym(RTLD_NEXT, "gethostid");
+
+	lib_next_found = (void *)next;
+	lib_next_found_versioned = dlvsym(RTLD_NEXT, "gethostid", "GLIBC_2.2.5");
+	if (++lib_next_calls > 1 || !next)
+		return -1;
+	return next();
+}

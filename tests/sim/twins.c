@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The C twins of tests/victims/kernels.cu: what those kernels do, on simulated memory. One function and
+ * one row a kernel; change both files together. Under sim_lock.
+ *
+ * A twin stops at its first illegal access, which poisons the process (range.c).
+ */
+#include "tests/sim/sim.h"
+
+#include <string.h>
+
+static bool load(uint64_t addr, void *to, size_t n)
+{
+	while (n) {
+		size_t len = n;
+		const void *from = access_at(addr, &len, false);
+
+		if (!from)
+			return false;
+		memcpy(to, from, len);
+		to = (char *)to + len;
+		addr += len;
+		n -= len;
+	}
+	return true;
+}
+
+static bool store(uint64_t addr, const void *from, size_t n)
+{
+	while (n) {
+		size_t len = n;
+		void *to = access_at(addr, &len, true);
+
+		if (!to)
+			return false;
+		memcpy(to, from, len);
+		from = (const char *)from + len;
+		addr += len;
+		n -= len;
+	}
+	return true;
+}
+
+static bool store_int(uint64_t addr, int v)
+{
+	return store(addr, &v, sizeof(v));
+}
+
+struct set_args { uint64_t p; int v; size_t n; };
+static void k_set(const void *args)
+{
+	const struct set_args *a = args;
+
+	for (size_t i = 0; i < a->n; i++)
+		if (!store_int(a->p + 4 * i, a->v))
+			return;
+}
+
+struct acc_args { uint64_t d, s; size_t n; };
+static void k_acc(const void *args)
+{
+	const struct acc_args *a = args;
+	int d, s;
+
+	for (size_t i = 0; i < a->n; i++)
+		if (!load(a->s + 4 * i, &s, 4) || !load(a->d + 4 * i, &d, 4) ||
+		    !store_int(a->d + 4 * i, (int)((unsigned)d + (unsigned)s)))
+			return;
+}
+
+static void k_copy(const void *args)
+{
+	const struct acc_args *a = args;
+
+	access_copy(a->d, a->s, 4 * a->n);
+}
+
+struct two_args { uint64_t o, p; };
+static void k_chase(const void *args)
+{
+	const struct two_args *a = args;
+	uint64_t inner;
+	int v;
+
+	if (load(a->p, &inner, sizeof(inner)) && load(inner, &v, sizeof(v)))
+		store_int(a->o, v);
+}
+
+static void k_bounded(const void *args)
+{
+	const struct two_args *a = args;
+	int n;
+
+	if (load(a->p, &n, sizeof(n)))
+		store_int(a->o, MAX(0, MIN(n, 1000000)));
+}
+
+static void k_ticket(const void *args)
+{
+	const struct two_args *a = args;	/* the counter first */
+	int c;
+
+	if (load(a->o, &c, sizeof(c)) && store_int(a->o, c + 1))
+		store_int(a->p, c);
+}
+
+/* Its stream stays busy meanwhile (op_stall()); what it writes, it writes at its end. */
+struct spin_args { uint64_t p; long long cycles; };
+static void k_spin(const void *args)
+{
+	const struct spin_args *a = args;
+
+	store_int(a->p, 1);
+}
+
+struct seed_args { uint64_t out; unsigned long long seed; int n; };
+static void k_seed(const void *args)
+{
+	const struct seed_args *a = args;
+	float v;
+
+	for (int i = 0; i < a->n; i++) {
+		v = (float)(a->seed % 1024) + (float)i;
+		if (!store(a->out + 4 * (uint64_t)i, &v, sizeof(v)))
+			return;
+	}
+}
+
+struct range_args { uint64_t out, b, e; };
+static void k_range(const void *args)
+{
+	const struct range_args *a = args;
+
+	store_int(a->out, (int)((int64_t)(a->e - a->b) / 4));
+}
+
+struct by_value { uint64_t out; long long tag; uint64_t src; size_t n; };
+static void k_struct(const void *args)
+{
+	const struct by_value *a = args;
+	const struct acc_args acc = { a->out, a->src, a->n };
+
+	k_acc(&acc);
+}
+
+/* The TMA unit fetches one box: 64 ints. */
+static void load_box(uint64_t out, const CUtensorMap *map)
+{
+	int box[64];
+
+	if (load(tensormap_address(map), box, sizeof(box)))
+		store_int(out, box[0]);
+}
+
+struct tma_args { uint64_t out; CUtensorMap map; };
+static void k_tma(const void *args)
+{
+	const struct tma_args *a = args;
+
+	load_box(a->out, &a->map);
+}
+
+static void k_tmap(const void *args)
+{
+	const struct two_args *a = args;
+	CUtensorMap map;
+
+	if (load(a->p, &map, sizeof(map)))
+		load_box(a->o, &map);
+}
+
+struct cond_args { uint64_t handle; int value; };
+static void k_cond(const void *args)
+{
+	const struct cond_args *a = args;
+	unsigned *value;
+
+	if (!conditional_value(a->handle, &value))
+		*value = (unsigned)a->value;
+}
+
+#define PARAM(type, field)	{ offsetof(struct type, field), sizeof(((struct type *)0)->field) }
+#define TWIN(kernel, type, n, ...)                                                            \
+	{ #kernel, kernel, n, { __VA_ARGS__ }, sizeof(struct type) }
+
+const struct twin twins[] = {
+	TWIN(k_spin, spin_args, 2, PARAM(spin_args, p), PARAM(spin_args, cycles)),
+	TWIN(k_set, set_args, 3, PARAM(set_args, p), PARAM(set_args, v), PARAM(set_args, n)),
+	TWIN(k_acc, acc_args, 3, PARAM(acc_args, d), PARAM(acc_args, s), PARAM(acc_args, n)),
+	TWIN(k_copy, acc_args, 3, PARAM(acc_args, d), PARAM(acc_args, s), PARAM(acc_args, n)),
+	TWIN(k_chase, two_args, 2, PARAM(two_args, o), PARAM(two_args, p)),
+	TWIN(k_bounded, two_args, 2, PARAM(two_args, o), PARAM(two_args, p)),
+	TWIN(k_ticket, two_args, 2, PARAM(two_args, o), PARAM(two_args, p)),
+	TWIN(k_seed, seed_args, 3, PARAM(seed_args, out), PARAM(seed_args, seed),
+	     PARAM(seed_args, n)),
+	TWIN(k_range, range_args, 3, PARAM(range_args, out), PARAM(range_args, b),
+	     PARAM(range_args, e)),
+	TWIN(k_struct, by_value, 1, { 0, sizeof(struct by_value) }),
+	TWIN(k_tma, tma_args, 2, PARAM(tma_args, out), PARAM(tma_args, map)),
+	TWIN(k_tmap, two_args, 2, PARAM(two_args, o), PARAM(two_args, p)),
+	TWIN(k_cond, cond_args, 2, PARAM(cond_args, handle), PARAM(cond_args, value)),
+};
+const size_t n_twins = ARRAY_SIZE(twins);
+const struct twin *const twin_spin = &twins[0];

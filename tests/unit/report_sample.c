@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes a report with every type of line into the file named by its argument, then prints the
+ * lists of names that schema.json repeats, one JSON object. Run by check_schema.py.
+ */
+#include <stdio.h>
+
+#include "report_fixture.h"
+
+#define PRINT_NAMES(key, count, name_of)                                                      \
+	do {                                                                                  \
+		printf("%s\"%s\":[", first ? "{" : ",", key);                                 \
+		first = false;                                                                \
+		for (int i_ = 0; i_ < (int)(count); i_++)                                     \
+			printf("%s\"%s\"", i_ ? "," : "", name_of(i_));                       \
+		printf("]");                                                                  \
+	} while (0)
+
+static void print_names(void)
+{
+	bool first = true;
+
+	PRINT_NAMES("severity", SEVERITY_COUNT, severity_name);
+	PRINT_NAMES("finding_kind", FINDING_KIND_COUNT, finding_kind_name);
+	PRINT_NAMES("stale_reason", STALE_REASON_COUNT, stale_reason_name);
+	PRINT_NAMES("confidence", CONFIDENCE_EXACT + 1, confidence_name);
+	PRINT_NAMES("range_kind", RANGE_KIND_COUNT, range_kind_name);
+	PRINT_NAMES("node_kind", NODE_KIND_COUNT, node_kind_name);
+	PRINT_NAMES("event_kind", EVENT_KIND_COUNT, event_kind_name);
+	printf("}\n");
+}
+
+/* Each kind of everything once. */
+static void write_findings(void)
+{
+	for (int kind = 0; kind < FINDING_KIND_COUNT; kind++) {
+		struct finding_ref refs[STALE_REASON_COUNT + 1];
+		struct finding f = fixture_finding((uint64_t)kind + 1, refs, STALE_REASON_COUNT + 1);
+
+		for (int i = 0; i <= STALE_REASON_COUNT; i++) {
+			refs[i] = fixture_ref();
+			refs[i].reason = (uint8_t)(i % STALE_REASON_COUNT);
+			refs[i].node_kind = (uint8_t)(i % NODE_KIND_COUNT);
+			refs[i].confidence = (uint8_t)(i % (CONFIDENCE_EXACT + 1));
+			refs[i].old.kind = (enum range_kind)(i % RANGE_KIND_COUNT);
+		}
+		refs[0].now.base = 0;
+		refs[0].name = 0;
+		f.kind = (enum finding_kind)kind;
+		f.refused = kind % 2;
+		report_finding(&f);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct report_source source = fixture_source(argc > 1 ? argv[1] : "");
+
+	fixture_gap = 2;
+	report_init(&source);
+	report_unproven("said by hand");
+	write_findings();
+	for (int kind = 0; kind < EVENT_KIND_COUNT; kind++)
+		report_event(&(struct event){ .kind = (enum event_kind)kind, .address = 0x1000,
+					      .size_bytes = 512, .serial = 1, .what = "device",
+					      .stack = 1 });
+	report_exit();
+	print_names();
+	return fixture_said_times == 1 ? 0 : 1;
+}

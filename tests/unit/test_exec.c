@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mirrors of execs: the table, bodies and their edits, births, memory. */
+#include "world.h"
+
+#include <pthread.h>
+
+#include "arena/body.h"
+#include "arena/chunk.h"
+#include "arena/map.h"
+#include "seed.h"
+
+#define A 0x7f0000000000ull
+#define B 0x7f1000000000ull
+#define C 0x7f2000000000ull
+
+TestSuite(exec, .init = world_start);
+TestSuite(birth, .init = world_start);
+TestSuite(map);
+TestSuite(chunk);
+
+static uint32_t holders(const struct range *r)
+{
+	return load_relaxed(&r->holders_count);
+}
+
+static struct range *range_at(uint64_t addr)
+{
+	struct range_view v;
+
+	return ledger_find(addr, &v) ? v.owner : NULL;
+}
+
+/* ---- the table ---- */
+
+enum { EXECS = 10000 };
+
+static uint64_t handle_of(unsigned i)
+{
+	return 0x55550000 + i * 0x1c0ull;
+}
+
+Test(exec, many_handles)
+{
+	world_alloc(A);
+	for (unsigned i = 0; i < EXECS; i++)
+		world_exec(handle_of(i), KERNEL(1, 1, A));
+	for (unsigned i = 0; i < EXECS; i += 2)
+		exec_close(handle_of(i));
+	for (unsigned i = 0; i < EXECS; i++) {
+		struct exec *e = exec_find(handle_of(i));
+
+		cr_assert_eq(e != NULL, i % 2);
+		cr_assert(!e || e->handle == handle_of(i));
+	}
+	cr_assert_eq(world_counters().execs_live, EXECS / 2);
+	cr_assert_eq(world_counters().execs_opened, EXECS);
+	cr_assert_eq(holders(range_at(A)), EXECS / 2);
+	cr_assert_null(exec_find(0));
+}
+
+Test(exec, handle_is_reused)
+{
+	uint64_t serial;
+
+	world_alloc(A);
+	world_alloc(B);
+	serial = world_exec(1, KERNEL(1, 1, A))->serial;
+	/* Its destruction was not seen. */
+	cr_assert_neq(world_exec(1, KERNEL(2, 2, B))->serial, serial);
+	cr_assert_eq(world_counters().execs_live, 1);
+	cr_assert_eq(holders(range_at(A)), 0);
+	cr_assert_eq(holders(range_at(B)), 1);
+	exec_close(1);
+	cr_assert_eq(holders(range_at(B)), 0);
+	exec_close(1);
+	cr_assert_eq(world_counters().execs_live, 0);
+}
+
+Test(exec, context_takes_its_execs_with_it)
+{
+	struct exec_builder *b = exec_build_begin();
+
+	world_alloc(A);
+	world_exec(1, KERNEL(1, 1, A));
+	world_exec(2, KERNEL(1, 1, A));
+	exec_build_node(b, KERNEL(1, 1, A));
+	exec_open(3, 2, b);
+	exec_close_context(1);
+	cr_assert_null(exec_find(1));
+	cr_assert_null(exec_find(2));
+	cr_assert_not_null(exec_find(3));
+	cr_assert_eq(holders(range_at(A)), 1);
+}
+
+static _Atomic bool stop;
+
+/* Execs 1..8 stay; every look must find them, whatever happens to the others. */
+static void *reader(void *arg)
+{
+	uint64_t *bad = arg;
+
+	while (!load_relaxed(&stop))
+		for (uint64_t h = 1; h <= 8; h++) {
+			struct exec *e = exec_find(h);
+
+			*bad += !e || load_relaxed(&e->handle) != h;
+			*bad += !guard_launch(h, STREAM);
+		}
+	return NULL;
+}
+
+Test(exec, readers_never_miss, .timeout = 60)
+{
+	uint64_t seed = seed_start("readers_never_miss"), bad[4] = { 0 };
+	pthread_t threads[4];
+
+	world_alloc(A);
+	for (uint64_t h = 1; h <= 8; h++)
+		world_exec(h, KERNEL(1, 1, A));
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, reader, &bad[i]), 0);
+	for (int i = 0; i < 20000; i++) {
+		uint64_t handle = 9 + seed_below(&seed, 1000);
+
+		if (seed_below(&seed, 2))
+			world_exec(handle, KERNEL(1, 1, A));
+		else
+			exec_close(handle);
+	}
+	store_relaxed(&stop, true);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		cr_assert_eq(bad[i], 0);
+	}
+}
+
+/* ---- bodies ---- */
+
+Test(exec, node_update_moves_the_hold)
+{
+	world_alloc(A);
+	world_alloc(B);
+	world_exec(1, KERNEL(1, 7, A, A + 8, A + 16));
+	exec_set_node(1, KERNEL(1, 7, B));
+	cr_assert_eq(holders(range_at(B)), 1);
+	exec_set_node(1, KERNEL(1, 7, A, A + 8, B, B + 8));
+	world_free(A);
+	cr_assert_eq(world_found.refs_total, 2);
+	exec_set_node(1, KERNEL(1, 99, B));	/* no such node: nothing happens */
+	cr_assert(!exec_find(99));
+	exec_set_node(99, KERNEL(1, 7, B));
+}
+
+/* Endless updates to ever new memory do not grow the mirror nor keep dead ranges. */
+Test(exec, node_updates_do_not_accumulate)
+{
+	struct ledger_counters before, after;
+	uint64_t bytes;
+
+	world_alloc(A);
+	world_exec(1, KERNEL(1, 7, A));
+	for (unsigned i = 0; i < 100; i++) {
+		world_alloc(B);
+		exec_set_node(1, KERNEL(1, 7, B, B + i, A));
+		world_free(B);
+	}
+	bytes = world_counters().bytes;
+	ledger_read_counters(&before);
+	for (unsigned i = 0; i < 10000; i++) {
+		world_alloc(B);
+		exec_set_node(1, KERNEL(1, 7, B, B + i, A));
+		world_free(B);
+	}
+	ledger_read_counters(&after);
+	cr_assert_leq(world_counters().bytes, 2 * bytes);
+	cr_assert_eq(after.live, before.live);
+	exec_set_node(1, KERNEL(1, 7, A));
+	cr_assert(guard_launch(1, STREAM));
+	cr_assert_eq(world_counters().dropped, 0);
+}
+
+Test(exec, update_keeps_keys_and_enabled_states)
+{
+	struct exec_builder *b = exec_build_begin();
+
+	world_alloc(A);
+	world_alloc(B);
+	world_alloc(C);
+	exec_build_node(b, KERNEL(1, 1, A));
+	exec_build_node(b, KERNEL(1, 2, A));
+	exec_open(5, 1, b);
+	exec_set_enabled(5, 2, false);
+	b = exec_build_begin();
+	exec_build_node(b, KERNEL(9, 91, A));
+	exec_build_node(b, KERNEL(9, 92, B));
+	exec_update(5, b);
+	world_free(B);
+	cr_assert_eq(world_findings, 0, "its node is still disabled");
+	exec_set_node(5, KERNEL(1, 2, C));
+	exec_set_enabled(5, 2, true);
+	cr_assert(guard_launch(5, STREAM));
+	cr_assert_eq(world_findings, 0);
+	world_free(C);
+	cr_assert_eq(world_refs[0].node, 1);
+}
+
+static const struct node_desc *deep(const struct node_desc *n, uint32_t depth)
+{
+	((struct node_desc *)n)->depth = depth;
+	return n;
+}
+
+Test(exec, child_update_replaces_what_is_below)
+{
+	struct exec_builder *b = exec_build_begin();
+	struct node_desc child = { .graph = 1, .node = 2, .kind = NODE_CHILD };
+
+	world_alloc(A);
+	world_alloc(B);
+	world_alloc(C);
+	exec_build_node(b, KERNEL(1, 1, A));
+	exec_build_node(b, &child);
+	exec_build_node(b, deep(KERNEL(2, 21, B), 1));
+	exec_build_node(b, deep(KERNEL(2, 22, B), 1));
+	exec_build_node(b, KERNEL(1, 3, A));
+	exec_open(5, 1, b);
+	b = exec_build_begin();
+	exec_build_node(b, KERNEL(3, 31, C));
+	exec_build_node(b, KERNEL(3, 32, C, C + 8));
+	exec_set_child(5, 2, b);
+	world_free(B);
+	cr_assert_eq(world_findings, 0);
+	world_free(C);
+	cr_assert_eq(world_found.refs_total, 3);
+	cr_assert_eq(world_refs[0].node, 2);
+	cr_assert_eq(world_refs[1].node, 3);
+	exec_set_node(5, KERNEL(2, 21, A));
+	exec_set_node(5, KERNEL(2, 22, A));
+	cr_assert(guard_launch(5, STREAM));
+	cr_assert_eq(world_findings, 1, "keys of the child's nodes stayed");
+	world_free(A);
+	cr_assert_eq(world_found.refs_total, 4);
+}
+
+Test(exec, many_owners)
+{
+	struct exec_builder *b = exec_build_begin();
+
+	for (unsigned i = 0; i < 1000; i++) {
+		world_alloc(A + i * MIB);
+		exec_build_node(b, KERNEL(1, i + 1, A + i * MIB, A, A + i * MIB + 8));
+	}
+	exec_open(5, 1, b);
+	for (unsigned i = 0; i < 1000; i++)
+		cr_assert_eq(holders(range_at(A + i * MIB)), 1);
+	for (unsigned i = 999; i > 0; i--) {
+		world_free(A + i * MIB);
+		cr_assert_eq(world_found.refs_total, 2);
+		cr_assert_eq(world_refs[0].node, i);
+		cr_assert_eq(world_refs[1].value, A + i * MIB + 8);
+	}
+	exec_close(5);
+	cr_assert_eq(holders(range_at(A)), 0);
+}
+
+/* Values far inside a huge reservation survive the packing. */
+Test(exec, far_and_wide)
+{
+	const uint64_t base = 0x100000000000ull, far = base + (1ull << 43);
+	struct word w = word_at(32000, far + 8);
+
+	w.offset = 32752;
+	w.confidence = CONFIDENCE_STRUCT;
+	world_open(base, 1ull << 44, RANGE_RESERVED);
+	world_map(far, MIB);
+	world_exec(5, &(struct node_desc){ .node = 1, .graph = 1, .words = &w, .words_count = 1 });
+	world_unmap(far, MIB);
+	guard_launch(5, STREAM);
+	cr_assert_eq(world_refs[0].value, far + 8);
+	cr_assert_eq(world_refs[0].param, 32000);
+	cr_assert_eq(world_refs[0].offset, 32752);
+	cr_assert_eq(world_refs[0].confidence, CONFIDENCE_STRUCT);
+	cr_assert_eq(world_counters().refs_struct, 1);
+}
+
+/* ---- births ---- */
+
+static bool has_ref(uint64_t graph, uint64_t node, uint64_t value)
+{
+	uint64_t before = world_counters().refs;
+	bool has;
+
+	world_exec(77, KERNEL(graph, node, value));
+	has = world_counters().refs != before;
+	exec_close(77);
+	return has;
+}
+
+Test(birth, word_that_differs_is_resolved_now)
+{
+	birth_record(KERNEL(1, 1, A));
+	world_alloc(A);
+	world_alloc(B);
+	cr_assert_not(has_ref(1, 1, A));
+	cr_assert(has_ref(1, 1, B));
+	cr_assert(has_ref(1, 2, A), "no birth: what lives now");
+}
+
+Test(birth, new_parameters_are_a_new_birth)
+{
+	birth_record(KERNEL(1, 1, A));
+	world_alloc(A);
+	birth_record(KERNEL(0, 1, A));
+	cr_assert(has_ref(1, 1, A));
+}
+
+Test(birth, copies_mean_the_same)
+{
+	birth_record(KERNEL(1, 1, A));
+	birth_copy(1, 1, 2, 2);
+	birth_copy(1, 5, 2, 3);
+	world_alloc(A);
+	birth_forget_graph(1);
+	cr_assert(has_ref(1, 1, A));
+	cr_assert_not(has_ref(2, 2, A));
+	birth_forget_node(2, 2);
+	cr_assert(has_ref(2, 2, A));
+	cr_assert(has_ref(2, 3, A));
+}
+
+Test(birth, graphs_are_forgotten_whole)
+{
+	for (unsigned i = 1; i <= 1000; i++)
+		birth_record(KERNEL(1 + i % 3, i, A));
+	world_alloc(A);
+	for (unsigned i = 1; i <= 1000; i += 7)
+		birth_forget_node(0, i);
+	birth_forget_graph(2);
+	for (unsigned i = 1; i <= 1000; i++)
+		cr_assert_eq(has_ref(1 + i % 3, i, A), i % 3 == 1 || i % 7 == 1);
+	cr_assert_eq(world_counters().births, 1000);
+}
+
+/* A birth keeps the object of a dead range, and lets it go. */
+Test(birth, pins_are_returned)
+{
+	struct range *r = world_alloc(A);
+
+	birth_record(KERNEL(1, 1, A, A + 8, 64));
+	birth_copy(1, 1, 2, 2);
+	cr_assert_eq(load_relaxed(&r->pins), 5);
+	world_free(A);
+	cr_assert_eq(load_relaxed(&r->pins), 4);
+	birth_forget_node(0, 2);
+	birth_forget_graph(1);
+	cr_assert_eq(load_relaxed(&r->pins), 0);
+	cr_assert_eq(chunk_bytes(), 0);
+}
+
+/* ---- memory ---- */
+
+Test(exec, budget_per_node)
+{
+	enum { NODES = 1000 };
+	struct exec_builder *b = exec_build_begin();
+	struct exec_counters c;
+
+	for (unsigned i = 0; i < 64; i++)
+		world_alloc(A + i * MIB);
+	for (unsigned i = 0; i < NODES; i++)
+		exec_build_node(b, KERNEL(1, i + 1, A + i % 64 * MIB, A + i, A + MIB, A + 8));
+	exec_open(5, 1, b);
+	c = world_counters();
+	cr_assert_eq(c.nodes_live, NODES);
+	cr_assert_eq(c.refs_exact, 4 * NODES);
+	cr_assert_leq(c.bytes, 96 * NODES, "%lu bytes a node", (unsigned long)(c.bytes / NODES));
+	exec_close(5);
+	cr_assert_eq(world_counters().bytes, 0);
+}
+
+Test(exec, limit_is_kept_and_counted)
+{
+	uint64_t opened;
+
+	world_alloc(A);
+	exec_limit_bytes = 16384;
+	for (unsigned i = 0; i < 1000; i++) {
+		struct exec_builder *b = exec_build_begin();
+
+		exec_build_node(b, KERNEL(1, 1, A, A + 8));
+		exec_open(handle_of(i), 1, b);
+	}
+	opened = world_counters().execs_opened;
+	cr_assert_gt(opened, 10);
+	cr_assert_lt(opened, 1000);
+	cr_assert_eq(world_counters().dropped, 1000 - opened);
+	cr_assert_leq(chunk_bytes(), 16384);
+	cr_assert_null(exec_find(handle_of(999)));
+	cr_assert(guard_launch(handle_of(999), STREAM));
+	/* An update that cannot be followed takes the mirror away: it would be wrong. */
+	exec_update(handle_of(0), NULL);
+	cr_assert_null(exec_find(handle_of(0)));
+	exec_limit_bytes = 0;
+	for (unsigned i = 0; i < 1000; i++)
+		exec_close(handle_of(i));
+	cr_assert_eq(holders(range_at(A)), 0);
+}
+
+Test(exec, null_builder_is_counted)
+{
+	exec_build_node(NULL, KERNEL(1, 1, A));
+	exec_build_owns(NULL, A);
+	exec_build_discard(NULL);
+	exec_open(1, 1, NULL);
+	cr_assert_null(exec_find(1));
+	cr_assert_eq(world_counters().dropped, 1);
+}
+
+Test(chunk, sizes)
+{
+	for (size_t size = 1; size < 40000; size += 1 + size / 37) {
+		char *p = chunk_get(size), *q = chunk_get(size);
+		uint64_t bytes = chunk_bytes();
+
+		cr_assert(p && q && p != q);
+		memset(p, 1, size);
+		memset(q, 2, size);
+		cr_assert_eq(p[size - 1], 1);
+		cr_assert_geq(bytes, 2 * size);
+		cr_assert(size < 64 || bytes <= 3 * size, "%zu bytes take %lu", size,
+			  (unsigned long)bytes);
+		chunk_put(p, size);
+		chunk_put(q, size);
+		cr_assert_eq(chunk_bytes(), 0);
+	}
+	chunk_put(NULL, 100);
+}
+
+Test(map, against_a_plain_array)
+{
+	uint64_t seed = seed_start("map");
+	static void *model[4096];
+	struct map m = { NULL };
+	uint32_t count = 0;
+
+	cr_assert_null(map_get(&m, 1));
+	map_remove(&m, 1);
+	for (unsigned i = 0; i < 200000; i++) {
+		uint64_t k = seed_below(&seed, 4096);
+		void *value = seed_below(&seed, 3) ? &model[seed_below(&seed, 4096)] : NULL;
+
+		count += (value != NULL) - (model[k] != NULL);
+		if (value)
+			cr_assert_eq(map_put(&m, (k + 1) << 8, value), 0);
+		else
+			map_remove(&m, (k + 1) << 8);
+		model[k] = value;
+		k = seed_below(&seed, 4096);
+		cr_assert_eq(map_get(&m, (k + 1) << 8), model[k]);
+		cr_assert_eq(m.count, count);
+	}
+}
+
+/* ---- events ---- */
+
+static struct event events[16];
+static unsigned events_count;
+
+static void note_event(const struct event *e)
+{
+	if (e->kind >= EVENT_INSTANTIATE)
+		events[events_count++ % 16] = *e;
+}
+
+Test(exec, events_in_order)
+{
+	const enum event_kind want[] = { EVENT_INSTANTIATE, EVENT_LAUNCH,  EVENT_UPDATE,
+					 EVENT_REFUSED,	    EVENT_DESTROY };
+
+	guard_refuses = true;
+	device.event = note_event;
+	world_alloc(A);
+	world_exec(1, KERNEL(1, 1, A));
+	guard_launch(1, STREAM);
+	exec_set_node(1, KERNEL(1, 1, A + 8));
+	world_free(A);
+	guard_launch(1, STREAM);
+	exec_close(1);
+	cr_assert_eq(events_count, 5);
+	for (unsigned i = 0; i < 5; i++) {
+		cr_assert_eq(events[i].kind, want[i]);
+		cr_assert_eq(events[i].serial, events[0].serial);
+	}
+	cr_assert_eq(events[1].size_bytes, 1);
+}

@@ -1,0 +1,794 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wrappers of capture, templates, execs and launches between a driver and a core that only
+ * write down what they were asked, in order. Lower case: the core; upper case: the driver.
+ *
+ * Graphs are small numbers 0x100, 0x200 ...; node n of a graph is graph + n.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "arena/event.h"
+#include "shim/coverage.h"
+#include "shim/hook_capture.h"
+#include "shim/hooks.h"
+#include "shim/nested.h"
+#include "shim/params.h"
+#include "shim/record.h"
+
+static char trace[4096];
+
+static __attribute__((format(printf, 1, 2))) void note(const char *format, ...)
+{
+	size_t used = strlen(trace);
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(trace + used, sizeof(trace) - used, format, ap);
+	va_end(ap);
+}
+
+static void expect(const char *what)
+{
+	cr_assert_str_eq(trace, what);
+	trace[0] = '\0';
+}
+
+/* ---- the rest of the shim, and the core ---- */
+
+_Atomic int shim_state = SHIM_ON;
+_Thread_local unsigned shim_inside __attribute__((tls_model("initial-exec")));
+_Atomic uint8_t hook_seen[HOOK_COUNT];
+counter_t coverage[COVERAGE_COUNT];
+struct device_ops device;
+_Atomic uint32_t ledger_undefined_count;
+_Atomic uint64_t sync_now;
+bool guard_refuses;
+static bool stale;
+
+bool shim_start(void)
+{
+	return false;
+}
+
+void record_open_once(enum range_kind kind, uint64_t base, uint64_t size_bytes, uint64_t scope)
+{
+	note("range %s %lx+%lx; ", kind == RANGE_GRAPH ? "graph" : "?", base, size_bytes);
+}
+
+void ledger_written(uint64_t addr)
+{
+	note("written %lx; ", addr);
+}
+
+static void note_words(const struct node_desc *n)
+{
+	for (uint32_t i = 0; i < n->words_count; i++)
+		note(" %lx", n->words[i].value);
+	note("; ");
+}
+
+void birth_record(const struct node_desc *n)
+{
+	note("birth %lx/%lx", n->graph, n->node);
+	note_words(n);
+}
+
+void birth_copy(uint64_t from_graph, uint64_t from_node, uint64_t to_graph, uint64_t to_node)
+{
+	note("copy %lx->%lx; ", from_node, to_node);
+}
+
+void birth_forget_node(uint64_t graph, uint64_t node)
+{
+	note("forget node %lx; ", node);
+}
+
+void birth_forget_graph(uint64_t graph)
+{
+	note("forget %lx; ", graph);
+}
+
+struct exec_builder {
+	int unused;
+};
+static struct exec_builder the_builder;
+
+struct exec_builder *exec_build_begin(void)
+{
+	return &the_builder;
+}
+
+void exec_build_node(struct exec_builder *b, const struct node_desc *n)
+{
+	static const char kinds[] = "KcshgafboX";
+
+	cr_assert_eq(b, &the_builder);
+	note("%u:%c%lx", n->depth, kinds[n->kind], n->node);
+	note_words(n);
+}
+
+void exec_build_owns(struct exec_builder *b, uint64_t base)
+{
+	note("owns %lx; ", base);
+}
+
+void exec_open(uint64_t handle, uint64_t context, struct exec_builder *b)
+{
+	cr_assert_eq(b, &the_builder);
+	note("open %lx in %lx; ", handle, context);
+}
+
+void exec_close(uint64_t handle)
+{
+	note("close %lx; ", handle);
+}
+
+void exec_update(uint64_t handle, struct exec_builder *b)
+{
+	note("update %lx; ", handle);
+}
+
+void exec_set_node(uint64_t handle, const struct node_desc *n)
+{
+	note("set %lx/%lx", handle, n->node);
+	note_words(n);
+}
+
+void exec_set_child(uint64_t handle, uint64_t node, struct exec_builder *b)
+{
+	note("set child %lx/%lx; ", handle, node);
+}
+
+void exec_set_enabled(uint64_t handle, uint64_t node, bool enabled)
+{
+	note("%s %lx/%lx; ", enabled ? "enable" : "disable", handle, node);
+}
+
+struct exec *exec_find(uint64_t handle)
+{
+	static struct exec e;
+
+	store_relaxed(&e.mark, stale ? 1 : 0);
+	note("judge %lx; ", handle);
+	return &e;
+}
+
+bool guard_launch_slow(struct exec *e, uint64_t stream, uint32_t stack)
+{
+	return !guard_refuses;
+}
+
+/* ---- the driver ---- */
+
+#define KERNEL	  0xf000u /* one pointer */
+#define NODES_MAX 4
+
+struct graph {
+	CUgraphNodeParams nodes[NODES_MAX];
+	size_t count;
+};
+static struct graph graphs[16];
+static void *arg_of[16][NODES_MAX]; /* the kernels' one argument */
+static void *args_of[16][NODES_MAX];
+static uint64_t capturing;     /* the graph, 0: the stream does not capture */
+static CUresult answer;	       /* of every call that can fail here */
+static CUresult kernel_answer; /* of the kernel getter */
+static unsigned last_inside;
+
+static struct graph *graph_at(uint64_t g)
+{
+	return &graphs[g >> 8];
+}
+
+static CUgraphNodeParams *node_at(CUgraphNode n)
+{
+	return &graph_at((uint64_t)n)->nodes[(uint64_t)n & 0xff];
+}
+
+static CUgraphNode add(uint64_t g, CUgraphNodeType type)
+{
+	struct graph *to = graph_at(g);
+
+	cr_assert_lt(to->count, NODES_MAX);
+	to->nodes[to->count].type = type;
+	return (CUgraphNode)(g + to->count++);
+}
+
+static CUgraphNode add_kernel(uint64_t g, uint64_t argument)
+{
+	CUgraphNode n = add(g, CU_GRAPH_NODE_TYPE_KERNEL);
+	void **arg = &arg_of[g >> 8][(uint64_t)n & 0xff];
+	void **args = &args_of[g >> 8][(uint64_t)n & 0xff];
+
+	*arg = (void *)argument;
+	*args = arg;
+	node_at(n)->kernel.func = (CUfunction)KERNEL;
+	node_at(n)->kernel.kernelParams = args;
+	return n;
+}
+
+static CUgraphNode add_child(uint64_t g, uint64_t inner)
+{
+	CUgraphNode n = add(g, CU_GRAPH_NODE_TYPE_GRAPH);
+
+	node_at(n)->graph.graph = (CUgraph)inner;
+	return n;
+}
+
+static CUresult driver_param(CUfunction f, size_t i, size_t *offset, size_t *size_bytes)
+{
+	*offset = 0;
+	*size_bytes = 8;
+	return i == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult driver_name(const char **name, CUfunction f)
+{
+	*name = "kernel";
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_nodes(CUgraph g, CUgraphNode *nodes, size_t *count)
+{
+	const struct graph *from = graph_at((uint64_t)g);
+
+	last_inside = shim_inside;
+	errno = EXDEV; /* own calls must not show */
+	for (size_t i = 0; nodes && i < *count && i < from->count; i++)
+		nodes[i] = (CUgraphNode)((uint64_t)g + i);
+	*count = from->count;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_type(CUgraphNode n, CUgraphNodeType *type)
+{
+	*type = node_at(n)->type;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_kernel(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS_v2 *p)
+{
+	p->func = node_at(n)->kernel.func;
+	p->kernelParams = node_at(n)->kernel.kernelParams;
+	return kernel_answer;
+}
+
+static CUresult driver_copy(CUgraphNode n, CUDA_MEMCPY3D *p)
+{
+	*p = node_at(n)->memcpy.copyParams;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_alloc(CUgraphNode n, CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	p->dptr = node_at(n)->alloc.dptr;
+	p->bytesize = node_at(n)->alloc.bytesize;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_inner(CUgraphNode n, CUgraph *g)
+{
+	*g = node_at(n)->graph.graph;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_in_clone(CUgraphNode *out, CUgraphNode n, CUgraph clone)
+{
+	*out = (CUgraphNode)((uint64_t)clone + ((uint64_t)n & 0xff));
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_capture_info(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id,
+				    CUgraph *g, const CUgraphNode **nodes,
+				    const CUgraphEdgeData **edges, size_t *count)
+{
+	static CUgraphNode last;
+
+	errno = EXDEV;
+	*status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+	*id = capturing;
+	*g = (CUgraph)capturing;
+	*count = capturing && graph_at(capturing)->count ? 1 : 0;
+	last = (CUgraphNode)(capturing + graph_at(capturing)->count - 1);
+	*nodes = &last;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_is_capturing(CUstream s, CUstreamCaptureStatus *status)
+{
+	*status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_begin(CUstream s, CUstreamCaptureMode mode)
+{
+	note("BEGIN; ");
+	if (answer == CUDA_SUCCESS)
+		capturing = 0x100;
+	return answer;
+}
+
+static CUresult driver_end(CUstream s, CUgraph *g)
+{
+	note("END; ");
+	if (answer == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+		return answer;
+	if (g)
+		*g = (CUgraph)capturing;
+	capturing = 0;
+	return answer;
+}
+
+static CUresult driver_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+			      unsigned by, unsigned bz, unsigned shared, CUstream s, void **params,
+			      void **extra)
+{
+	note("LAUNCH; ");
+	if (capturing && answer == CUDA_SUCCESS)
+		add_kernel(capturing, *(uint64_t *)params[0]);
+	return answer;
+}
+
+static CUresult driver_graph_launch(CUgraphExec e, CUstream s)
+{
+	note("REPLAY; ");
+	if (capturing)
+		add_child(capturing, 0x300);
+	return answer;
+}
+
+static CUresult driver_context(CUcontext *context)
+{
+	*context = (CUcontext)0xc0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_instantiate(CUgraphExec *e, CUgraph g, unsigned long long flags)
+{
+	note("INSTANTIATE; ");
+	errno = ENOTTY;
+	if (answer == CUDA_SUCCESS)
+		*e = (CUgraphExec)0xe;
+	return answer;
+}
+
+static CUresult driver_exec_destroy(CUgraphExec e)
+{
+	note("DESTROY; ");
+	return answer;
+}
+
+static CUresult driver_exec_update(CUgraphExec e, CUgraph g, CUgraphExecUpdateResultInfo *info)
+{
+	return answer;
+}
+
+static CUresult driver_exec_kernel(CUgraphExec e, CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	return answer;
+}
+
+static CUresult driver_exec_child(CUgraphExec e, CUgraphNode n, CUgraph g)
+{
+	return answer;
+}
+
+static CUresult driver_enabled(CUgraphExec e, CUgraphNode n, unsigned enabled)
+{
+	return answer;
+}
+
+static CUresult driver_add_child(CUgraphNode *n, CUgraph g, const CUgraphNode *deps, size_t count,
+				 CUgraph child)
+{
+	if (answer == CUDA_SUCCESS)
+		*n = add_child((uint64_t)g, 0x500);
+	return answer;
+}
+
+static CUresult driver_add(CUgraphNode *n, CUgraph g, const CUgraphNode *deps,
+			   const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *p)
+{
+	static CUgraph bodies[2] = { (CUgraph)0x600, (CUgraph)0x700 };
+
+	if (answer != CUDA_SUCCESS)
+		return answer;
+	*n = add((uint64_t)g, p->type);
+	if (p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		p->conditional.phGraph_out = bodies;
+	else
+		*node_at(*n) = *p;
+	return answer;
+}
+
+static CUresult driver_clone(CUgraph *clone, CUgraph g)
+{
+	*clone = (CUgraph)0x400;
+	graphs[4] = *graph_at((uint64_t)g);
+	return answer;
+}
+
+static CUresult driver_destroy(CUgraph g)
+{
+	note("DESTROY; ");
+	return answer;
+}
+
+struct real_driver real = {
+	.cuCtxGetCurrent = driver_context,
+	.cuFuncGetName = driver_name,
+	.cuFuncGetParamInfo = driver_param,
+	.cuGraphAddChildGraphNode = driver_add_child,
+	.cuGraphAddNode_v2 = driver_add,
+	.cuGraphChildGraphNodeGetGraph = driver_inner,
+	.cuGraphClone = driver_clone,
+	.cuGraphDestroy = driver_destroy,
+	.cuGraphExecChildGraphNodeSetParams = driver_exec_child,
+	.cuGraphExecDestroy = driver_exec_destroy,
+	.cuGraphExecKernelNodeSetParams_v2 = driver_exec_kernel,
+	.cuGraphExecUpdate_v2 = driver_exec_update,
+	.cuGraphGetNodes = driver_nodes,
+	.cuGraphInstantiateWithFlags = driver_instantiate,
+	.cuGraphKernelNodeGetParams_v2 = driver_kernel,
+	.cuGraphLaunch = driver_graph_launch,
+	.cuGraphMemAllocNodeGetParams = driver_alloc,
+	.cuGraphMemcpyNodeGetParams = driver_copy,
+	.cuGraphNodeFindInClone = driver_in_clone,
+	.cuGraphNodeGetType = driver_type,
+	.cuGraphNodeSetEnabled = driver_enabled,
+	.cuLaunchKernel = driver_launch,
+	.cuStreamBeginCapture_v2 = driver_begin,
+	.cuStreamEndCapture = driver_end,
+	.cuStreamGetCaptureInfo_v3 = driver_capture_info,
+	.cuStreamIsCapturing = driver_is_capturing,
+};
+
+/* ---- words of the stories ---- */
+
+#define STREAM ((CUstream)0x50)
+#define A      UINT64_C(0x7f0000001000)
+#define B      UINT64_C(0x7f0000002000)
+
+static CUresult launch(uint64_t argument)
+{
+	void *params[] = { &argument };
+
+	return cuLaunchKernel((CUfunction)KERNEL, 1, 1, 1, 1, 1, 1, 0, STREAM, params, NULL);
+}
+
+static void begin(void)
+{
+	cuStreamBeginCapture_v2(STREAM, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static unsigned counted(enum coverage_id id)
+{
+	return (unsigned)load_relaxed(&coverage[id]);
+}
+
+/* ---- capture ---- */
+
+Test(capture, a_launch_is_read_from_the_node_it_became)
+{
+	CUgraph g;
+
+	begin();
+	expect("BEGIN; forget 100; ");
+	cr_assert_eq(load_relaxed(&captures_active), 1);
+	launch(A);
+	expect("LAUNCH; birth 100/100 7f0000001000; ");
+	launch(B);
+	expect("LAUNCH; birth 100/101 7f0000002000; ");
+	cuStreamEndCapture(STREAM, &g);
+	cr_assert_eq(load_relaxed(&captures_active), 0);
+	trace[0] = '\0';
+	launch(A);
+	expect("LAUNCH; ");
+}
+
+Test(capture, a_call_that_added_nothing_is_not_taken_for_the_one_before)
+{
+	begin();
+	launch(A);
+	trace[0] = '\0';
+	cr_assert(capture_note(0x50));
+	expect("");
+}
+
+Test(capture, a_refused_launch_is_not_read)
+{
+	begin();
+	trace[0] = '\0';
+	answer = CUDA_ERROR_INVALID_VALUE;
+	cr_assert_eq(launch(A), CUDA_ERROR_INVALID_VALUE);
+	expect("LAUNCH; ");
+}
+
+Test(capture, one_that_is_invalid_ends_and_is_forgotten)
+{
+	CUgraph g = NULL;
+
+	begin();
+	trace[0] = '\0';
+	answer = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	cr_assert_eq(cuStreamEndCapture(STREAM, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	expect("END; forget 100; ");
+	cr_assert_eq(load_relaxed(&captures_active), 0);
+}
+
+Test(capture, one_that_this_thread_may_not_end_goes_on)
+{
+	CUgraph g = NULL;
+
+	begin();
+	trace[0] = '\0';
+	answer = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+	cuStreamEndCapture(STREAM, &g);
+	expect("END; ");
+	cr_assert_eq(load_relaxed(&captures_active), 1);
+	answer = CUDA_SUCCESS;
+	cuStreamEndCapture(STREAM, NULL);
+	cr_assert_eq(load_relaxed(&captures_active), 0);
+}
+
+Test(capture, one_that_did_not_begin_is_not_counted)
+{
+	answer = CUDA_ERROR_ILLEGAL_STATE;
+	begin();
+	cr_assert_eq(load_relaxed(&captures_active), 0);
+	cuStreamEndCapture(STREAM, NULL);
+	cr_assert_eq(load_relaxed(&captures_active), 0);
+}
+
+Test(capture, a_destroyed_stream_takes_its_capture_along)
+{
+	begin();
+	capture_stream_gone(0x51);
+	cr_assert_eq(load_relaxed(&captures_active), 1);
+	capture_stream_gone(0x50);
+	cr_assert_eq(load_relaxed(&captures_active), 0);
+}
+
+Test(capture, the_legacy_stream_is_never_asked)
+{
+	begin();
+	cr_assert_not(capture_active_on(STREAM_LEGACY(NULL)));
+	cr_assert(capture_active_on(STREAM_PER_THREAD(NULL)));
+}
+
+Test(capture, a_captured_graph_launch_is_not_judged)
+{
+	add_kernel(0x300, A);
+	begin();
+	trace[0] = '\0';
+	stale = guard_refuses = true;
+	cr_assert_eq(cuGraphLaunch((CUgraphExec)0xe, STREAM), CUDA_SUCCESS);
+	expect("REPLAY; birth 300/300 7f0000001000; ");
+	cr_assert_eq(nested_get(0x100, 0x100, 0), 0x300);
+}
+
+/* ---- templates ---- */
+
+Test(template, a_child_takes_over_what_its_original_meant)
+{
+	CUgraphNode n;
+
+	add_kernel(0x200, A);
+	add_kernel(0x500, A);
+	cuGraphAddChildGraphNode(&n, (CUgraph)0x100, NULL, 0, (CUgraph)0x200);
+	expect("copy 200->500; ");
+	cuGraphDestroy((CUgraph)0x100);
+	expect("forget 500; forget 100; DESTROY; ");
+}
+
+Test(template, a_child_of_another_shape_takes_over_nothing)
+{
+	CUgraphNode n;
+
+	add_kernel(0x200, A);
+	add_kernel(0x200, B);
+	add_kernel(0x500, A);
+	cuGraphAddChildGraphNode(&n, (CUgraph)0x100, NULL, 0, (CUgraph)0x200);
+	expect("");
+}
+
+Test(template, a_child_that_moved_in_keeps_its_births)
+{
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	CUgraphNode n;
+
+	add_kernel(0x200, A);
+	p.graph.graph = (CUgraph)0x200;
+	cuGraphAddNode_v2(&n, (CUgraph)0x100, NULL, NULL, 0, &p);
+	expect("");
+	cr_assert_eq(nested_get(0x100, 0x100, 0), 0x200);
+}
+
+Test(template, a_clone_means_what_its_original_meant)
+{
+	CUgraph clone;
+
+	add_kernel(0x100, A);
+	add_kernel(0x100, B);
+	cuGraphClone(&clone, (CUgraph)0x100);
+	expect("copy 100->400; copy 101->401; ");
+}
+
+Test(template, a_call_that_fails_changes_nothing)
+{
+	CUgraphNode n;
+
+	answer = CUDA_ERROR_INVALID_VALUE;
+	cuGraphAddNode_v2(NULL, NULL, NULL, NULL, 0, NULL);
+	cuGraphAddChildGraphNode(&n, NULL, NULL, 0, NULL);
+	expect("");
+}
+
+/* ---- execs ---- */
+
+Test(exec, the_walk_goes_depth_first_through_children_and_bodies)
+{
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
+	CUgraphExec e;
+	CUgraphNode n;
+
+	p.conditional.size = 2;
+	add_kernel(0x100, A);
+	add_child(0x100, 0x200);
+	cuGraphAddNode_v2(&n, (CUgraph)0x100, NULL, NULL, 0, &p);
+	add(0x100, CU_GRAPH_NODE_TYPE_HOST);
+	add_kernel(0x200, B);
+	add_kernel(0x700, B);
+	expect("");
+	errno = 0;
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	cr_assert_eq(errno, ENOTTY, "errno is what the driver left");
+	expect("INSTANTIATE; 0:K100 7f0000001000; 0:g101; 1:K200 7f0000002000; 0:o102; "
+	       "1:K700 7f0000002000; 0:h103; open e in c0; ");
+	cr_assert_eq(last_inside, 1);
+	cr_assert_eq(shim_inside, 0);
+	cr_assert_eq(counted(COVERAGE_HOST_NODE), 1);
+	cr_assert_eq(counted(COVERAGE_BODY_UNREACHED), 0);
+	cr_assert_eq(counted(COVERAGE_DEVICE_LAUNCH), 0);
+}
+
+Test(exec, what_is_not_reached_is_counted)
+{
+	CUgraphExec e;
+
+	add(0x100, CU_GRAPH_NODE_TYPE_CONDITIONAL);
+	add(0x100, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT);
+	add(0x100, CU_GRAPH_NODE_TYPE_EMPTY);
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
+	expect("INSTANTIATE; 0:o100; 0:X101; 0:X102; open e in c0; ");
+	cr_assert_eq(counted(COVERAGE_BODY_UNREACHED), 1);
+	cr_assert_eq(counted(COVERAGE_NODE_KIND), 1);
+	cr_assert_eq(counted(COVERAGE_DEVICE_LAUNCH), 1);
+}
+
+Test(exec, a_node_that_the_driver_does_not_describe_keeps_its_place)
+{
+	CUgraphExec e;
+
+	add_kernel(0x100, A);
+	kernel_answer = CUDA_ERROR_UNKNOWN;
+	cr_assert_eq(cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0), CUDA_SUCCESS);
+	expect("INSTANTIATE; 0:X100; open e in c0; ");
+	cr_assert_eq(counted(COVERAGE_WALK_FAILED), 1);
+}
+
+Test(exec, copies_have_a_word_for_each_side)
+{
+	CUDA_MEMCPY3D *c = &node_at(add(0x100, CU_GRAPH_NODE_TYPE_MEMCPY))->memcpy.copyParams;
+	CUgraphExec e;
+
+	*c = (CUDA_MEMCPY3D){
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = (void *)0x11000,
+		.srcPitch = 0x100,
+		.srcY = 2,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = A,
+		.dstXInBytes = 8,
+		.WidthInBytes = 4,
+		.Height = 1,
+		.Depth = 1,
+	};
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	expect("INSTANTIATE; 0:c100 11200 7f0000001008; open e in c0; ");
+}
+
+Test(exec, memory_of_allocation_nodes_is_the_execs_own)
+{
+	CUgraphNode n = add(0x100, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+	CUgraphExec e;
+
+	node_at(n)->alloc.dptr = A;
+	node_at(n)->alloc.bytesize = 0x200;
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	expect("INSTANTIATE; 0:a100; range graph 7f0000001000+200; owns 7f0000001000; "
+	       "open e in c0; ");
+}
+
+Test(exec, is_closed_before_it_is_destroyed)
+{
+	cuGraphExecDestroy((CUgraphExec)0xe);
+	expect("close e; DESTROY; ");
+}
+
+Test(exec, follows_what_succeeds)
+{
+	uint64_t argument = B;
+	void *params[] = { &argument };
+	CUDA_KERNEL_NODE_PARAMS p = { .func = (CUfunction)KERNEL, .kernelParams = params };
+
+	add_kernel(0x200, A);
+	cuGraphExecUpdate_v2((CUgraphExec)0xe, (CUgraph)0x200, NULL);
+	expect("0:K200 7f0000001000; update e; ");
+	cuGraphExecKernelNodeSetParams_v2((CUgraphExec)0xe, (CUgraphNode)0x100, &p);
+	expect("set e/100 7f0000002000; ");
+	cuGraphExecChildGraphNodeSetParams((CUgraphExec)0xe, (CUgraphNode)0x100, (CUgraph)0x200);
+	expect("0:K200 7f0000001000; set child e/100; ");
+	cuGraphNodeSetEnabled((CUgraphExec)0xe, (CUgraphNode)0x100, 0);
+	expect("disable e/100; ");
+}
+
+Test(exec, does_not_follow_what_fails)
+{
+	CUgraphExec e = NULL;
+
+	answer = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+	cuGraphInstantiateWithFlags(NULL, NULL, 0);
+	cuGraphInstantiateWithFlags(&e, NULL, 0);
+	expect("INSTANTIATE; INSTANTIATE; ");
+	cuGraphExecUpdate_v2((CUgraphExec)0xe, NULL, NULL);
+	cuGraphExecKernelNodeSetParams_v2((CUgraphExec)0xe, NULL, NULL);
+	cuGraphExecChildGraphNodeSetParams((CUgraphExec)0xe, NULL, NULL);
+	cuGraphNodeSetEnabled((CUgraphExec)0xe, NULL, 0);
+	expect("");
+}
+
+/* ---- launches ---- */
+
+Test(launch, a_graph_is_judged_before_the_driver_sees_it)
+{
+	cr_assert_eq(cuGraphLaunch((CUgraphExec)0xe, STREAM), CUDA_SUCCESS);
+	expect("judge e; REPLAY; ");
+	stale = true;
+	cr_assert_eq(cuGraphLaunch((CUgraphExec)0xe, STREAM), CUDA_SUCCESS);
+	expect("judge e; REPLAY; ");
+	guard_refuses = true;
+	cr_assert_eq(cuGraphLaunch((CUgraphExec)0xe, STREAM), CUDA_ERROR_ILLEGAL_STATE);
+	expect("judge e; ");
+}
+
+Test(launch, writes_what_was_undefined)
+{
+	store_relaxed(&ledger_undefined_count, 1);
+	launch(A);
+	expect("LAUNCH; written 7f0000001000; ");
+	begin(); /* a captured launch writes nothing yet */
+	trace[0] = '\0';
+	launch(A);
+	expect("LAUNCH; birth 100/100 7f0000001000; ");
+}
+
+Test(launch, nothing_happens_inside_or_while_the_shim_is_off)
+{
+	CUgraphExec e;
+
+	shim_inside = 1;
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	cuGraphLaunch(e, STREAM);
+	shim_inside = 0;
+	store_relaxed(&shim_state, SHIM_OFF);
+	begin();
+	launch(A);
+	cuStreamEndCapture(STREAM, NULL);
+	cuGraphDestroy((CUgraph)0x100);
+	expect("INSTANTIATE; REPLAY; BEGIN; LAUNCH; END; DESTROY; ");
+}

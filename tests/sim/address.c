@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#define LOW_BEGIN	0x20000000ull
+#define LOW_END		0xe0000000ull
+
 /* Everything that was ever reserved: what is not live in here must not be touched. */
 struct reserved {
 	uint64_t base, size;
@@ -67,7 +70,8 @@ bool address_is_ours(uint64_t addr)
 
 static void *reserve(void *at, size_t size, int flags)
 {
-	void *p = mmap(at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+	void *p = mmap(at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1,
+		       0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
@@ -100,6 +104,21 @@ uint64_t address_take(uint64_t size, uint64_t align, uint64_t hint)
 		munmap((void *)(uintptr_t)(fit + size), base + align - fit);
 	remember(fit, size);
 	return fit;
+}
+
+/* Below 4 GiB, for the first ABI. */
+uint64_t address_low(uint64_t size)
+{
+	for (struct hole *h = holes; h; h = h->next)
+		if (h->size == size && h->base < LOW_END)
+			return hole_take(&holes, size, 1, h->base);
+	for (uint64_t at = LOW_BEGIN; at + size <= LOW_END; at += GRANULE) {
+		if (!reserve((void *)(uintptr_t)at, size, MAP_FIXED_NOREPLACE))
+			continue;
+		remember(at, size);
+		return at;
+	}
+	return 0;
 }
 
 void address_give(uint64_t base, uint64_t size)

@@ -3,8 +3,8 @@
  * Stream capture: a capturing stream holds the nodes that the next one depends on. Under sim_lock.
  *
  * The rules are those of cuStreamBeginCapture(), cuStreamEndCapture() and
- * cuThreadExchangeStreamCaptureMode() in cuda.h; most mistakes also invalidate the capture, which its
- * end then reports.
+ * cuThreadExchangeStreamCaptureMode() in cuda.h; most mistakes also invalidate the capture, which
+ * its end then reports.
  */
 #include "tests/sim/sim.h"
 
@@ -26,9 +26,10 @@ CUresult do_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 }
 
 /*
- * "If the local thread has an ongoing capture sequence that was not initiated with MODE_RELAXED ... or if
- * any other thread has a concurrent capture sequence initiated with MODE_GLOBAL, this thread is
- * prohibited from potentially unsafe API calls." The second half only in the thread's mode GLOBAL.
+ * "If the local thread has an ongoing capture sequence that was not initiated with MODE_RELAXED ...
+ * or if any other thread has a concurrent capture sequence initiated with MODE_GLOBAL, this thread
+ * is prohibited from potentially unsafe API calls." The second half only in the thread's mode
+ * GLOBAL.
  */
 CUresult capture_unsafe(void)
 {
@@ -123,7 +124,7 @@ CUresult capture_add(struct stream *s, struct op *op, CUgraphNode *out)
 	return CUDA_SUCCESS;
 }
 
-/* --- joins through events --------------------------------------------------------------------- */
+/* ---- joins through events ---- */
 
 static struct capture *capture_of(const struct event *e)
 {
@@ -143,7 +144,8 @@ CUresult capture_event_record(struct stream *s, struct event *e)
 	free(e->deps);
 	e->n_deps = s->n_deps;
 	e->deps = malloc((s->n_deps + 1) * sizeof(*e->deps));
-	memcpy(e->deps, s->deps, s->n_deps * sizeof(*e->deps));
+	for (size_t i = 0; i < s->n_deps; i++)
+		e->deps[i] = s->deps[i];
 	e->capture_id = s->capture->id;
 	return CUDA_SUCCESS;
 }
@@ -173,7 +175,7 @@ CUresult capture_event_wait(struct stream *s, struct event *e)
 	return CUDA_SUCCESS;
 }
 
-/* --- begin and end ---------------------------------------------------------------------------- */
+/* ---- begin and end ---- */
 
 static CUresult begin(CUstream h, struct graph *graph, CUstreamCaptureMode mode)
 {
@@ -315,7 +317,7 @@ void capture_forget(struct stream *s)
 	capture_end(c);
 }
 
-/* --- queries ---------------------------------------------------------------------------------- */
+/* ---- queries ---- */
 
 CUresult do_cuStreamIsCapturing(CUstream h, CUstreamCaptureStatus *status)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts: created ones and the primary ones, the stack of the thread. Destroying a context ends its
- * memory, streams, modules and events. Under sim_lock.
+ * Contexts: created ones and the primary ones, the stack of the thread. Destroying a context ends
+ * its memory, streams, modules and events. Under sim_lock.
  */
 #include "tests/sim/sim.h"
 
@@ -83,7 +83,9 @@ CUresult do_cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *params, int n, u
 CUresult do_cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned int flags,
 			   CUdevice dev)
 {
-	return params ? CUDA_ERROR_NOT_SUPPORTED : do_cuCtxCreate_v2(out, flags, dev);
+	if (params && (params->numExecAffinityParams || params->cigParams))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return do_cuCtxCreate_v2(out, flags, dev);
 }
 
 CUresult do_cuCtxDestroy_v2(CUcontext handle)

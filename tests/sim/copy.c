@@ -2,15 +2,15 @@
 /*
  * Copies and fills: every form becomes one CUDA_MEMCPY3D or one memset node. Under sim_lock.
  *
- * Host memory that was never registered (pageable) is read and written as it is; an asynchronous copy
- * from or to it is done before the call returns, as the driver stages it. Freed pinned memory is an
- * illegal access.
+ * Host memory that was never registered (pageable) is read and written as it is; an asynchronous
+ * copy from or to it is done before the call returns, as the driver stages it. Freed pinned memory
+ * is an illegal access.
  */
 #include "tests/sim/sim.h"
 
 #include <string.h>
 
-/* --- execution ---------------------------------------------------------------------------------- */
+/* ---- execution ---- */
 
 static bool pageable(uint64_t addr)
 {
@@ -83,7 +83,7 @@ CUresult copy_check(const CUDA_MEMCPY3D *c)
 	return CUDA_SUCCESS;
 }
 
-/* --- parameters --------------------------------------------------------------------------------- */
+/* ---- parameters ---- */
 
 void params_memcpy(CUgraphNodeParams *p, const CUDA_MEMCPY3D *c, CUcontext ctx)
 {
@@ -93,7 +93,8 @@ void params_memcpy(CUgraphNodeParams *p, const CUDA_MEMCPY3D *c, CUcontext ctx)
 	p->memcpy.copyParams = *c;
 }
 
-static CUDA_MEMCPY3D copy1d(uint64_t dst, CUmemorytype to, uint64_t src, CUmemorytype from, size_t n)
+static CUDA_MEMCPY3D copy1d(uint64_t dst, CUmemorytype to, uint64_t src, CUmemorytype from,
+			    size_t n)
 {
 	CUDA_MEMCPY3D c = {
 		.srcMemoryType = from, .srcDevice = src, .srcHost = (const void *)(uintptr_t)src,
@@ -144,7 +145,7 @@ static CUresult copy_sync(const CUDA_MEMCPY3D *c)
 	return stream_launch_sync(&p);
 }
 
-/* --- one dimension: nothing to copy is success --------------------------------------------------- */
+/* ---- one dimension: nothing to copy is success ---- */
 
 #define H	CU_MEMORYTYPE_HOST
 #define D	CU_MEMORYTYPE_DEVICE
@@ -213,7 +214,7 @@ CUresult do_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr sr
 	return async1d(copy1d(dst, D, src, D, n), s);
 }
 
-/* --- two and three dimensions --------------------------------------------------------------------- */
+/* ---- two and three dimensions ---- */
 
 static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *c)
 {
@@ -277,7 +278,7 @@ CUresult do_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream s)
 	return copy_async(&c, s);
 }
 
-/* --- batches ------------------------------------------------------------------------------------- */
+/* ---- batches ---- */
 
 CUresult do_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t n,
 			       CUmemcpyAttributes *attrs, size_t *indices, size_t n_attrs,
@@ -337,45 +338,48 @@ CUresult do_cuMemcpy3DBatchAsync_v2(size_t n, CUDA_MEMCPY3D_BATCH_OP *ops, unsig
 	return do_cuMemcpy3DBatchAsync(n, ops, NULL, flags, s);
 }
 
-/* --- fills ---------------------------------------------------------------------------------------- */
+/* ---- fills ---- */
 
-static CUgraphNodeParams fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element,
-			      size_t width, size_t height)
+static CUgraphNodeParams fill(CUdeviceptr dst, unsigned value, unsigned element, size_t n)
 {
 	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEMSET };
 
 	p.memset = (CUDA_MEMSET_NODE_PARAMS_v2){
-		.dst = dst, .pitch = pitch, .value = value, .elementSize = element,
-		.width = width, .height = height, .ctx = (CUcontext)context_current(),
+		.dst = dst, .value = value, .elementSize = element, .width = n, .height = 1,
+		.ctx = (CUcontext)context_current(),
 	};
 	return p;
 }
 
-#define FILLS(bits, type)                                                                     \
-	CUresult do_cuMemsetD##bits##_v2(CUdeviceptr dst, type v, size_t n)                   \
+#define FILLS(bits, value_t)                                                                  \
+	CUresult do_cuMemsetD##bits##_v2(CUdeviceptr dst, value_t v, size_t n)                \
 	{                                                                                     \
-		CUgraphNodeParams p = fill(dst, 0, v, bits / 8, n, 1);                        \
+		CUgraphNodeParams p = fill(dst, v, bits / 8, n);                              \
                                                                                               \
 		return n ? stream_launch_sync(&p) : CUDA_SUCCESS;                             \
 	}                                                                                     \
-	CUresult do_cuMemsetD##bits##Async(CUdeviceptr dst, type v, size_t n, CUstream s)     \
+	CUresult do_cuMemsetD##bits##Async(CUdeviceptr dst, value_t v, size_t n, CUstream s)  \
 	{                                                                                     \
-		CUgraphNodeParams p = fill(dst, 0, v, bits / 8, n, 1);                        \
+		CUgraphNodeParams p = fill(dst, v, bits / 8, n);                              \
                                                                                               \
 		return n ? stream_launch(s, &p) : CUDA_SUCCESS;                               \
 	}                                                                                     \
-	CUresult do_cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type v,             \
+	CUresult do_cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, value_t v,          \
 					   size_t width, size_t height)                       \
 	{                                                                                     \
-		CUgraphNodeParams p = fill(dst, pitch, v, bits / 8, width, height);           \
+		CUgraphNodeParams p = fill(dst, v, bits / 8, width);                          \
                                                                                               \
+		p.memset.pitch = pitch;                                                       \
+		p.memset.height = height;                                                     \
 		return stream_launch_sync(&p);                                                \
 	}                                                                                     \
-	CUresult do_cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type v,           \
+	CUresult do_cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, value_t v,        \
 					     size_t width, size_t height, CUstream s)         \
 	{                                                                                     \
-		CUgraphNodeParams p = fill(dst, pitch, v, bits / 8, width, height);           \
+		CUgraphNodeParams p = fill(dst, v, bits / 8, width);                          \
                                                                                               \
+		p.memset.pitch = pitch;                                                       \
+		p.memset.height = height;                                                     \
 		return stream_launch(s, &p);                                                  \
 	}
 FILLS(8, unsigned char)
@@ -383,6 +387,16 @@ FILLS(16, unsigned short)
 FILLS(32, unsigned int)
 
 /* Hints: accepted, without effect. */
+CUresult do_cuMemAdvise(CUdeviceptr p, size_t n, CUmem_advise advice, CUdevice dev)
+{
+	return range_at(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult do_cuMemAdvise_v2(CUdeviceptr p, size_t n, CUmem_advise advice, CUmemLocation at)
+{
+	return range_at(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult do_cuMemPrefetchAsync(CUdeviceptr p, size_t n, CUdevice dev, CUstream s)
 {
 	return range_at(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

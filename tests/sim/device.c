@@ -77,6 +77,23 @@ CUresult do_cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 	return bad(dev) ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
+CUresult do_cuDeviceGetByPCIBusId(CUdevice *dev, const char *id)
+{
+	unsigned bus;
+
+	if (sscanf(id, "%*x:%x", &bus) != 1 || bad((CUdevice)bus - 1))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*dev = (CUdevice)bus - 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult do_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice dev,
+				    CUdevice peer)
+{
+	*value = attribute != CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK;
+	return bad(dev) || bad(peer) ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
 CUresult do_cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
 {
 	*can = dev != peer;
@@ -157,15 +174,22 @@ static const struct {
 	ERROR(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer is not a registered range"),
 	ERROR(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),
 	ERROR(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of separate captures"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began"),
+	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+	      "operation not permitted when stream is capturing"),
+	ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+	      "operation failed due to a previous error during capture"),
+	ERROR(CUDA_ERROR_STREAM_CAPTURE_MERGE,
+	      "operation would result in a merge of separate captures"),
+	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
+	      "capture was not ended in the same stream as it began"),
 	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work"),
 	ERROR(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency crosses the capture boundary"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing blocking stream"),
-	ERROR(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to end a thread-local capture from another thread"),
+	ERROR(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+	      "operation would make the legacy stream depend on a capturing blocking stream"),
+	ERROR(CUDA_ERROR_CAPTURED_EVENT,
+	      "operation not permitted on an event last recorded in a capturing stream"),
+	ERROR(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+	      "attempt to end a thread-local capture from another thread"),
 	ERROR(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graph update was not performed"),
 	ERROR(CUDA_ERROR_UNKNOWN, "unknown error"),
 #undef ERROR

@@ -2,14 +2,14 @@
 /*
  * What happens around every call: the one lock, and what the call needs. Any thread.
  *
- * Invariant: a body runs under sim_lock. The lock is not recursive; bodies call bodies directly, never
- * the exported gates.
+ * Invariant: a body runs under sim_lock and calls other bodies directly, never the exported gates.
+ * The lock is recursive only for destructors of user objects, which may ask for an error's name.
  */
 #include "tests/sim/sim.h"
 
 #include <string.h>
 
-pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t sim_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 bool sim_initialised;
 CUresult sim_sticky;
 _Thread_local struct thread_state tls;
@@ -59,7 +59,7 @@ static void child_after_fork(void)
 {
 	forked = sim_initialised;
 	sim_initialised = false;
-	pthread_mutex_init(&sim_lock, NULL);
+	sim_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 }
 
 static void lock_for_fork(void)
@@ -80,7 +80,8 @@ static __attribute__((constructor)) void enter_start(void)
 		longest = 0;
 		for (size_t i = 0; i < ARRAY_SIZE(needs); i++) {
 			length = strlen(needs[i].prefix);
-			if (length <= longest || strncmp(sim_rows[r].symbol, needs[i].prefix, length))
+			if (length <= longest ||
+			    strncmp(sim_rows[r].symbol, needs[i].prefix, length))
 				continue;
 			longest = length;
 			need_of[r] = needs[i].need;

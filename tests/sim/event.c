@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events: a point in a stream, (stream, sequence number). In a capture an event stands for the nodes the
- * stream depends on. Under sim_lock.
+ * Events: a point in a stream, (stream, sequence number). In a capture an event stands for the
+ * nodes the stream depends on. Under sim_lock.
  */
 #include "tests/sim/sim.h"
 

@@ -83,7 +83,7 @@ CUresult do_cuGraphExecGetFlags(CUgraphExec h, cuuint64_t *flags)
 	return CUDA_SUCCESS;
 }
 
-/* --- launch ---------------------------------------------------------------------------------------- */
+/* ---- launch ---- */
 
 static bool frees(const struct program *p, uint64_t dptr)
 {
@@ -216,7 +216,7 @@ CUresult do_cuGraphUpload(CUgraphExec h, CUstream stream)
 	return stream_get(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* --- update ---------------------------------------------------------------------------------------- */
+/* ---- update ---- */
 
 /* Launches in flight keep what they were launched with. */
 static void own(struct exec *e)

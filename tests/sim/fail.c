@@ -2,11 +2,14 @@
 /*
  * Scripted faults, call counters, trace. Any thread, without the lock.
  *
- *   SIM_FAIL=cuMemCreate:3,cuGraphInstantiate:1=2   the nth call returns the code (2: out of memory)
- *                                                   and does nothing; a base name means all its ABIs
- *   SIM_COUNTS=FILE   appended at exit: "symbol calls" for each row; "no-behaviour" behind it for a
- *                     row that only answers CUDA_ERROR_NOT_SUPPORTED
- *   SIM_TRACE=1       each call and its result on stderr
+ *   SIM_FAIL=cuMemCreate:3,cuGraphInstantiate:1=2
+ *        the nth call returns the code (none given: 2, out of memory) and does nothing; a base
+ *        name means all its ABIs
+ *   SIM_COUNTS=FILE
+ *        appended at exit: "symbol calls" for each row, and "no-behaviour" behind it for a row
+ *        that only answers CUDA_ERROR_NOT_SUPPORTED
+ *   SIM_TRACE=1
+ *        each call and its result on stderr
  */
 #include "arena/atomics.h"
 #include "tests/sim/sim.h"

@@ -2,16 +2,17 @@
 /*
  * Templates: nodes and edges, clones, the addresses of alloc nodes. Under sim_lock.
  *
- * An alloc node gets its address when it is created, from address space of its own; the address goes
- * back when the graph is destroyed. Within a graph an address is used again behind its free node
- * (programming guide, "optimized memory reuse": virtual addresses are reused within a graph only).
+ * An alloc node gets its address when it is created, from address space of its own; the address
+ * goes back when the graph is destroyed. Within a graph an address is used again behind its free
+ * node (programming guide, "optimized memory reuse": virtual addresses are reused within a graph
+ * only).
  */
 #include "tests/sim/sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- memory of alloc nodes --------------------------------------------------------------------- */
+/* ---- memory of alloc nodes ---- */
 
 struct graph_block {
 	uint64_t base, size;
@@ -77,7 +78,7 @@ void graph_memory_put(uint64_t base)
 	}
 }
 
-/* --- structure -------------------------------------------------------------------------------- */
+/* ---- structure ---- */
 
 struct graph *graph_new(void)
 {
@@ -104,6 +105,9 @@ void graph_delete(struct graph *g)
 			e->graph = NULL;
 	for (size_t i = 0; i < g->n; i++)
 		node_delete(g->node[i]);
+	for (size_t i = 0; i < g->n_users; i++)
+		user_release(g->user[i], 1);
+	free(g->user);
 	free(g->node);
 	free(g->edge);
 	obj_drop(g);
@@ -183,7 +187,7 @@ struct node **graph_order(const struct graph *g)
 	return NULL;
 }
 
-/* --- adding nodes ------------------------------------------------------------------------------ */
+/* ---- adding nodes ---- */
 
 static CUresult check_deps(const struct graph *g, const CUgraphNode *deps, size_t n)
 {
@@ -330,7 +334,6 @@ struct graph *graph_clone(const struct graph *g)
 {
 	struct graph *clone = graph_new();
 
-	clone->origin = g->obj.serial;
 	for (size_t i = 0; i < g->n; i++) {
 		struct node *from = g->node[i], *to = graph_append(clone, op_copy(from->op));
 
@@ -352,7 +355,7 @@ struct graph *graph_clone(const struct graph *g)
 	return clone;
 }
 
-/* --- entry points ------------------------------------------------------------------------------ */
+/* ---- entry points ---- */
 
 CUresult do_cuGraphCreate(CUgraph *out, unsigned int flags)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel launches in all forms, the legacy ones with parameters set beforehand too. Under sim_lock. */
+/* Kernel launches in all forms, also those with parameters set beforehand. Under sim_lock. */
 #include "tests/sim/sim.h"
 
 #include <string.h>
@@ -22,13 +22,15 @@ CUresult do_cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **param
 {
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
-	return do_cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
-				 c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
+	return do_cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX,
+				 c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params,
+				 extra);
 }
 
-CUresult do_cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
-				      unsigned int bx, unsigned int by, unsigned int bz,
-				      unsigned int shared, CUstream s, void **params)
+CUresult do_cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy,
+				      unsigned int gz, unsigned int bx, unsigned int by,
+				      unsigned int bz, unsigned int shared, CUstream s,
+				      void **params)
 {
 	return do_cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, s, params, NULL);
 }
@@ -46,7 +48,7 @@ CUresult do_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsig
 	return rc;
 }
 
-/* --- legacy: the function holds block shape and parameters ------------------------------------------ */
+/* ---- legacy: the function holds block shape and parameters ---- */
 
 CUresult do_cuFuncSetBlockShape(CUfunction h, int x, int y, int z)
 {

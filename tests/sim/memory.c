@@ -3,8 +3,9 @@
  * Allocation and free: device, pitched, managed, pinned and registered host memory; queries about
  * pointers. Under sim_lock.
  *
- * Requests up to 1 MiB share 2 MiB pages in pieces of 512 bytes, larger ones get pages of their own; a
- * freed piece goes to the next request of its size. A free waits for all work that was launched.
+ * Requests up to 1 MiB share 2 MiB pages in pieces of 512 bytes, larger ones get pages of their
+ * own; a freed piece goes to the next request of its size. A free waits for all work that was
+ * launched.
  */
 #include "tests/sim/sim.h"
 
@@ -96,6 +97,9 @@ void device_free(struct range *r)
 	case RANGE_DEVICE:
 	case RANGE_ASYNC:
 	case RANGE_GLOBAL:
+		alias_orphan(r);
+		if (r->pool)
+			r->pool->used -= r->size;
 		device_give(r);
 		break;
 	case RANGE_HOST:
@@ -295,9 +299,6 @@ static CUresult attribute_of(const struct range *r, CUpointer_attribute attribut
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 		*(size_t *)data = r->size;
 		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*(unsigned char *)data = 1;
-		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*(CUmemoryPool *)data = (CUmemoryPool)r->pool;
 		return CUDA_SUCCESS;
@@ -310,7 +311,17 @@ CUresult do_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUd
 {
 	struct range *r = range_at(p);
 
+	if (attribute == CU_POINTER_ATTRIBUTE_MAPPED) {
+		*(unsigned char *)data = r != NULL;
+		return CUDA_SUCCESS;
+	}
 	return r ? attribute_of(r, attribute, p, data) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: there is nothing to keep in order. */
+CUresult do_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr p)
+{
+	return range_at(p) && value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Unlike the single form it answers for unknown pointers: with zeroes. */
@@ -320,12 +331,15 @@ CUresult do_cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attribut
 	struct range *r = range_at(p);
 
 	for (unsigned i = 0; i < n; i++) {
+		if (attributes[i] == CU_POINTER_ATTRIBUTE_MAPPED) {
+			*(unsigned char *)data[i] = r != NULL;
+			continue;
+		}
 		if (r && attribute_of(r, attributes[i], p, data[i]) == CUDA_SUCCESS)
 			continue;
 		if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 			*(int *)data[i] = -2;
-		else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ||
-			 attributes[i] == CU_POINTER_ATTRIBUTE_MAPPED)
+		else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED)
 			*(unsigned char *)data[i] = 0;
 		else if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
 			*(unsigned *)data[i] = 0;

@@ -3,8 +3,8 @@
  * Modules and libraries: any image offers the twins and two globals. Functions and kernels. Under
  * sim_lock.
  *
- * A kernel passed where a function is expected (as the runtime does) can be launched; the cuFunc queries
- * answer CUDA_ERROR_INVALID_HANDLE, as measured on an H200.
+ * A kernel passed where a function is expected (as the runtime does) can be launched; the cuFunc
+ * queries answer CUDA_ERROR_INVALID_HANDLE, as measured on an H200.
  */
 #include "tests/sim/sim.h"
 
@@ -66,7 +66,7 @@ void module_forget_context(struct context *ctx)
 	}
 }
 
-/* --- loading ------------------------------------------------------------------------------------- */
+/* ---- loading ---- */
 
 CUresult do_cuModuleLoadData(CUmodule *out, const void *image)
 {
@@ -77,8 +77,8 @@ CUresult do_cuModuleLoadData(CUmodule *out, const void *image)
 }
 SAME_ABI(do_cuModuleLoadFatBinary, do_cuModuleLoadData);
 
-CUresult do_cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int n, CUjit_option *options,
-			       void **values)
+CUresult do_cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int n,
+			       CUjit_option *options, void **values)
 {
 	return do_cuModuleLoadData(out, image);
 }
@@ -107,9 +107,9 @@ CUresult do_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 	return CUDA_SUCCESS;
 }
 
-CUresult do_cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit, void **jit_values,
-			      unsigned int n_jit, CUlibraryOption *options, void **values,
-			      unsigned int n)
+CUresult do_cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit,
+			      void **jit_values, unsigned int n_jit, CUlibraryOption *options,
+			      void **values, unsigned int n)
 {
 	if (!out || !code)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -151,7 +151,7 @@ CUresult do_cuLibraryGetModule(CUmodule *out, CUlibrary h)
 	return CUDA_SUCCESS;
 }
 
-/* --- globals ------------------------------------------------------------------------------------- */
+/* ---- globals ---- */
 
 static CUresult global_of(struct module *m, const char *name, CUdeviceptr *ptr, size_t *size)
 {
@@ -199,7 +199,7 @@ CUresult do_cuLibraryGetManaged(CUdeviceptr *ptr, size_t *size, CUlibrary h, con
 	return module_get(h, true) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* --- functions and kernels ------------------------------------------------------------------------ */
+/* ---- functions and kernels ---- */
 
 static struct function *function_of(struct module *m, const struct twin *twin, enum obj_type type)
 {
@@ -357,7 +357,7 @@ CUresult do_cuKernelGetParamInfo(CUkernel h, size_t i, size_t *offset, size_t *s
 	return param_of(obj_get(h, OBJ_KERNEL), i, offset, size);
 }
 
-/* --- attributes: plausible, without effect ---------------------------------------------------------- */
+/* ---- attributes: plausible, without effect ---- */
 
 static CUresult attribute_of(const struct function *f, CUfunction_attribute attribute, int *value)
 {
@@ -374,7 +374,8 @@ CUresult do_cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfun
 	return attribute_of(obj_get(h, OBJ_FUNCTION), attribute, value);
 }
 
-CUresult do_cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel h, CUdevice dev)
+CUresult do_cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel h,
+				 CUdevice dev)
 {
 	return attribute_of(obj_get(h, OBJ_KERNEL), attribute, value);
 }
@@ -384,7 +385,8 @@ CUresult do_cuFuncSetAttribute(CUfunction h, CUfunction_attribute attribute, int
 	return function_any(h) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult do_cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel h, CUdevice dev)
+CUresult do_cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel h,
+				 CUdevice dev)
 {
 	return obj_get(h, OBJ_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -405,8 +407,9 @@ CUresult do_cuFuncLoad(CUfunction h)
 	return obj_get(h, OBJ_FUNCTION) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult do_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction h, int size,
-								 size_t shared, unsigned int flags)
+CUresult do_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction h,
+								 int size, size_t shared,
+								 unsigned int flags)
 {
 	*blocks = size > 0 ? MAX(1, 2048 / size) : 0;
 	return function_any(h) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;

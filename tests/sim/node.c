@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes: the Add, GetParams and SetParams of each kind. All of them speak CUgraphNodeParams inside. Under
- * sim_lock.
+ * Nodes: the Add, GetParams and SetParams of each kind. All of them speak CUgraphNodeParams inside.
+ * Under sim_lock.
  *
  * What GetParams returns points into the node: "the params will remain valid until the node's
  * parameters are modified or it is destroyed".
@@ -70,7 +70,7 @@ static CUresult set(CUgraphNode h, const CUgraphNodeParams *p)
 	return CUDA_SUCCESS;
 }
 
-/* --- generic ----------------------------------------------------------------------------------- */
+/* ---- generic ---- */
 
 CUresult do_cuGraphAddNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
 			   CUgraphNodeParams *p)
@@ -106,7 +106,7 @@ CUresult do_cuGraphAddEmptyNode(CUgraphNode *out, CUgraph g, const CUgraphNode *
 	return add(out, g, deps, n, &p);
 }
 
-/* --- kernels ----------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 CUresult do_cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
 				    const CUDA_KERNEL_NODE_PARAMS *k)
@@ -164,6 +164,13 @@ CUresult do_cuGraphKernelNodeSetAttribute(CUgraphNode h, CUkernelNodeAttrID id,
 	return get(h, CU_GRAPH_NODE_TYPE_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult do_cuGraphKernelNodeGetAttribute(CUgraphNode h, CUkernelNodeAttrID id,
+					  CUkernelNodeAttrValue *value)
+{
+	memset(value, 0, sizeof(*value));
+	return get(h, CU_GRAPH_NODE_TYPE_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult do_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 {
 	return get(dst, CU_GRAPH_NODE_TYPE_KERNEL) && get(src, CU_GRAPH_NODE_TYPE_KERNEL)
@@ -171,7 +178,7 @@ CUresult do_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 		       : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- copies and fills --------------------------------------------------------------------------- */
+/* ---- copies and fills ---- */
 
 CUresult do_cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
 				 const CUDA_MEMCPY3D *c, CUcontext ctx)
@@ -226,7 +233,7 @@ CUresult do_cuGraphMemsetNodeSetParams(CUgraphNode h, const CUDA_MEMSET_NODE_PAR
 	return set(h, &p);
 }
 
-/* --- host functions, child graphs, events -------------------------------------------------------- */
+/* ---- host functions, child graphs, events ---- */
 
 CUresult do_cuGraphAddHostNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
 			       const CUDA_HOST_NODE_PARAMS *host)
@@ -297,7 +304,7 @@ CUresult do_cuGraphChildGraphNodeGetGraph(CUgraphNode h, CUgraph *child)
 EVENT_NODE(EventRecord, CU_GRAPH_NODE_TYPE_EVENT_RECORD, eventRecord)
 EVENT_NODE(EventWait, CU_GRAPH_NODE_TYPE_WAIT_EVENT, eventWait)
 
-/* --- external semaphores -------------------------------------------------------------------------- */
+/* ---- external semaphores ---- */
 
 #define SEMAPHORE_NODE(Name, KIND, member, type)                                              \
 	CUresult do_cuGraphAddExternalSemaphores##Name##Node(                                 \
@@ -327,7 +334,7 @@ EVENT_NODE(EventWait, CU_GRAPH_NODE_TYPE_WAIT_EVENT, eventWait)
 SEMAPHORE_NODE(Signal, EXT_SEMAS_SIGNAL, extSemSignal, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS)
 SEMAPHORE_NODE(Wait, EXT_SEMAS_WAIT, extSemWait, CUDA_EXT_SEM_WAIT_NODE_PARAMS)
 
-/* --- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 CUresult do_cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
 				   CUDA_MEM_ALLOC_NODE_PARAMS *a)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Handles. Each object is allocated once and never given back to malloc: a dropped one waits in the
- * free list of its type, so that its handle is soon reused, and a stale handle is recognised without
- * touching freed memory. Under sim_lock.
+ * free list of its type, so that its handle is soon reused, and a stale handle is recognised
+ * without touching freed memory. Under sim_lock.
  */
 #include "tests/sim/sim.h"
 

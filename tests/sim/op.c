@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operations: one description serves a launch into a stream, a node of a template and a step of an
- * exec. An operation never changes after op_new(); setting parameters means another operation. Under
- * sim_lock.
+ * exec. An operation never changes after op_new(); setting parameters means another operation.
+ * Under sim_lock.
  *
  * Everything is copied in at once: the caller's arrays may be gone after the call (cuda.h: "the
  * parameters are copied").
@@ -109,7 +109,8 @@ static CUresult fill_semaphores(struct op *op)
 		return CUDA_ERROR_INVALID_VALUE;
 	op->own[0] = malloc(s->numExtSems * sizeof(*s->extSemArray));
 	op->own[1] = malloc(s->numExtSems * element);
-	s->extSemArray = memcpy(op->own[0], s->extSemArray, s->numExtSems * sizeof(*s->extSemArray));
+	s->extSemArray =
+		memcpy(op->own[0], s->extSemArray, s->numExtSems * sizeof(*s->extSemArray));
 	s->paramsArray = memcpy(op->own[1], s->paramsArray, s->numExtSems * element);
 	return CUDA_SUCCESS;
 }

@@ -3,9 +3,9 @@
  * Stream-ordered allocation: pools keep freed blocks and hand them out again, newest first. Under
  * sim_lock.
  *
- * An allocation is usable at once. A free happens when its stream gets there; only then is the block
- * reused, or given back when the pool holds more than its release threshold at a synchronisation (here:
- * kept until trimmed). In a capture both become nodes.
+ * An allocation is usable at once. A free happens when its stream gets there; only then is the
+ * block reused, or given back when the pool holds more than its release threshold at a
+ * synchronisation (here: kept until trimmed). In a capture both become nodes.
  */
 #include "tests/sim/sim.h"
 
@@ -84,6 +84,7 @@ void pool_free_block(struct range *r)
 		return;
 	}
 	pool->used -= r->size;
+	alias_orphan(r);
 	c = malloc(sizeof(*c));
 	*c = (struct cached){ r->base, rounded(r->size), r->host, r->small, pool->cache };
 	pool->cache = c;
@@ -110,16 +111,7 @@ static void trim(struct pool *pool, uint64_t keep)
 	}
 }
 
-void pool_forget_context(struct context *ctx)
-{
-	struct pool *p;
-
-	OBJ_EACH(p, OBJ_POOL)
-		if (p->device == ctx->device)
-			trim(p, 0);
-}
-
-/* --- allocate and free ---------------------------------------------------------------------------- */
+/* ---- allocate and free ---- */
 
 static CUresult alloc_node(CUdeviceptr *out, size_t size, const struct pool *pool, struct stream *s)
 {
@@ -204,7 +196,7 @@ CUresult do_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 	return rc;
 }
 
-/* --- pools ------------------------------------------------------------------------------------------- */
+/* ---- pools ---- */
 
 CUresult do_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 {
@@ -351,7 +343,7 @@ CUresult do_cuMemPoolSetAttribute(CUmemoryPool h, CUmemPool_attribute which, voi
 	return p && value ? attribute(p, which, value, true) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- sharing: exporter and importer live in this process ------------------------------------------- */
+/* ---- sharing: exporter and importer live in this process ---- */
 
 struct pool_export { uint64_t base, id; };
 
@@ -400,21 +392,19 @@ CUresult do_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool h, CUmemPoolPt
 	struct pool *p = obj_get(h, OBJ_POOL);
 	struct pool_export e;
 	struct range *r;
-	uint64_t base;
+	CUresult rc;
 
 	memcpy(&e, data, sizeof(e));
 	r = range_exact(e.base);
 	if (!p || !r || r->id != e.id)
 		return CUDA_ERROR_INVALID_VALUE;
-	base = address_take(ROUND_UP(r->size, GRANULE), 0, 0);
-	if (!base)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	range_new(base, r->size, r->host, RANGE_IMPORT);
-	*out = base;
-	return CUDA_SUCCESS;
+	rc = alias_new(r->size, r->host, RANGE_IMPORT, &r);
+	if (!rc)
+		*out = r->base;
+	return rc;
 }
 
-/* --- memory of graphs ----------------------------------------------------------------------------- */
+/* ---- memory of graphs ---- */
 
 CUresult do_cuDeviceGraphMemTrim(CUdevice dev)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuGetProcAddress: the newest ABI of a name that is not newer than the version asked for. Built once per
- * variant of the library. Any thread; reads constants only.
+ * cuGetProcAddress: the newest ABI of a name that is not newer than the version asked for. Built
+ * once per variant of the library. Any thread; reads constants only.
  */
 #include "tests/sim/sim.h"
 
@@ -9,8 +9,8 @@
 
 extern const unsigned sim_version;
 
-/* The newest row of @base up to @version; a per-thread one is preferred if wanted. *known: is the name
- * one of this driver's at all? */
+/* The newest row of @base up to @version; a per-thread one is preferred if wanted. *known: is the
+ * name one of this driver's at all? */
 static const struct row *find(const char *base, unsigned version, bool per_thread, bool *known)
 {
 	const struct row *best = NULL;
@@ -32,7 +32,8 @@ static const struct row *find(const char *base, unsigned version, bool per_threa
 }
 
 #ifdef SIM_UNNAMED_ABI
-/* An ABI that this toolkit does not know: no symbol names it, only the look-up at 14000 hands it out. */
+/* An ABI that this toolkit does not know: no symbol names it, only the look-up at 14000 hands it
+ * out. */
 static CUresult unnamed_mem_alloc(CUdeviceptr *out, size_t size, unsigned long long flags)
 {
 	CUresult rc;
@@ -55,8 +56,8 @@ static void *unnamed(const char *base, int version)
 
 /*
  * cuda.h says that an unknown name is a success with a NULL pointer; drivers answer
- * CUDA_ERROR_NOT_FOUND. "If the specified CUDA version is greater than the driver version, the API will
- * return CUDA_ERROR_INVALID_VALUE." The status may be NULL, and the runtime passes NULL.
+ * CUDA_ERROR_NOT_FOUND. "If the specified CUDA version is greater than the driver version, the API
+ * will return CUDA_ERROR_INVALID_VALUE." The status may be NULL, and the runtime passes NULL.
  */
 CUresult do_cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
 				CUdriverProcAddressQueryResult *status)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs: what an exec runs, built from a template once and never looking back at it. Under sim_lock.
+ * Programs: what an exec runs, built from a template once and never looking back at it. Under
+ * sim_lock.
  *
  * A program is shared by its exec and the launches in flight; whoever changes it copies it first.
  */
@@ -124,7 +125,8 @@ static CUgraphExecUpdateResult compare_step(const struct step *a, const struct s
 	*at = b;
 	if (a->op->p.type != b->op->p.type)
 		return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-	if (a->n_deps != b->n_deps || memcmp(a->deps, b->deps, a->n_deps * sizeof(*a->deps)))
+	if (a->n_deps != b->n_deps ||
+	    (a->n_deps && memcmp(a->deps, b->deps, a->n_deps * sizeof(*a->deps))))
 		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 	if (a->bodies != b->bodies)
 		return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
@@ -153,7 +155,7 @@ CUgraphExecUpdateResult program_compare(const struct program *a, const struct pr
 			    : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 }
 
-/* --- conditional handles ------------------------------------------------------------------------- */
+/* ---- conditional handles ---- */
 
 struct conditional {
 	unsigned value, initial;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that kernels may touch now: a sorted array of ranges, and the checked access to it. Under
- * sim_lock.
+ * The memory that kernels may touch now: a sorted array of ranges, and the checked access to it.
+ * Under sim_lock.
  *
- * An access outside poisons the process, as on a real GPU: "This leaves the process in an inconsistent
- * state and any further CUDA work will return the same error." The simulation is stricter than the
- * hardware, which checks pages: here a small freed block in a shared 2 MiB page is gone, too.
+ * An access outside poisons the process, as on a real GPU: "This leaves the process in an
+ * inconsistent state and any further CUDA work will return the same error." The simulation is
+ * stricter than the hardware, which checks pages: here a small freed block in a shared 2 MiB page
+ * is gone, too.
  */
 #include "tests/sim/sim.h"
 
@@ -82,19 +83,14 @@ struct range *range_exact(uint64_t base)
 	return r && r->base == base ? r : NULL;
 }
 
-void sim_fault(uint64_t addr)
-{
-	sim_sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
-}
-
 void *access_at(uint64_t addr, size_t *len, bool write)
 {
 	struct range *r = last_hit;
 
 	if (!r || addr < r->base || addr - r->base >= r->size)
 		r = range_at(addr);
-	if (!r || !(write ? r->writable : r->readable)) {
-		sim_fault(addr);
+	if (!r || !r->host || !(write ? r->writable : r->readable)) {
+		sim_sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
 		return NULL;
 	}
 	last_hit = r;

@@ -2,15 +2,42 @@
 /*
  * Memory that comes from elsewhere: IPC handles, external memory. Under sim_lock.
  *
- * Both ends live in this process (the real driver refuses to open its own IPC handle; here that is what
- * makes it testable). An opened handle is a second address for the same bytes; opening it again gives
- * the same address and counts.
+ * Both ends live in this process (the real driver refuses to open its own IPC handle; here that is
+ * what makes it testable). An opened handle is a second address for the same bytes; opening it
+ * again gives the same address and counts.
  */
 #include "tests/sim/sim.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static unsigned aliases;	/* ever made: none, nothing to look for */
+
+CUresult alias_new(uint64_t size, char *host, enum range_kind kind, struct range **out)
+{
+	uint64_t base = address_take(ROUND_UP(size, GRANULE), 0, 0);
+
+	if (!base)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	aliases++;
+	*out = range_new(base, size, host, kind);
+	return CUDA_SUCCESS;
+}
+
+/* The owner freed the bytes: the other addresses stay open, but an access is illegal. */
+void alias_orphan(const struct range *source)
+{
+	if (!aliases)
+		return;
+	for (struct range *r = range_next(0); r; r = range_next(r->base + r->size)) {
+		if ((r->kind != RANGE_IPC && r->kind != RANGE_IMPORT) || r->host < source->host ||
+		    r->host >= source->host + source->size)
+			continue;
+		r->readable = r->writable = false;
+		r->host = NULL;
+	}
+}
 
 struct ipc_handle { uint64_t magic, base, id; };
 #define IPC_MAGIC	0x636d697369706331ull
@@ -40,7 +67,7 @@ CUresult do_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsig
 {
 	struct range *from, *r;
 	struct ipc_handle h;
-	uint64_t base;
+	CUresult rc;
 
 	memcpy(&h, &handle, sizeof(h));
 	from = range_exact(h.base);
@@ -48,10 +75,9 @@ CUresult do_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsig
 		return CUDA_ERROR_INVALID_VALUE;
 	r = opened(from->host);
 	if (!r) {
-		base = address_take(ROUND_UP(from->size, GRANULE), 0, 0);
-		if (!base)
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		r = range_new(base, from->size, from->host, RANGE_IPC);
+		rc = alias_new(from->size, from->host, RANGE_IPC, &r);
+		if (rc)
+			return rc;
 	}
 	r->opens++;
 	*out = r->base;
@@ -102,21 +128,21 @@ CUresult do_cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, CUexternalMemory h
 					    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
 {
 	struct extmem *m = obj_get(handle, OBJ_EXTMEM);
-	uint64_t base;
+	struct range *r;
+	CUresult rc;
 
 	if (!m)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!desc->size || desc->offset + desc->size > m->size)
 		return CUDA_ERROR_INVALID_VALUE;
-	base = address_take(ROUND_UP(desc->size, GRANULE), 0, 0);
-	if (!base)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	range_new(base, desc->size, m->host + desc->offset, RANGE_IMPORT);
-	*out = base;
-	return CUDA_SUCCESS;
+	rc = alias_new(desc->size, m->host + desc->offset, RANGE_IMPORT, &r);
+	if (!rc)
+		*out = r->base;
+	return rc;
 }
 
-/* "Any existing buffers ... must be freed before" - they are ended here, so that a stale use faults. */
+/* "Any existing buffers ... must be freed before" - they are ended here, so that a stale use
+ * faults. */
 CUresult do_cuDestroyExternalMemory(CUexternalMemory handle)
 {
 	struct extmem *m = obj_get(handle, OBJ_EXTMEM);

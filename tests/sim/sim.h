@@ -27,7 +27,7 @@
 #define MIN(a, b)	((a) < (b) ? (a) : (b))
 #define MAX(a, b)	((a) > (b) ? (a) : (b))
 
-/* --- rows (gates.c, fail.c) ----------------------------------------------------------------- */
+/* ---- rows (gates.c, fail.c) ---- */
 
 enum sim_row {
 #define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
@@ -42,6 +42,7 @@ enum sim_row {
 
 struct graph;
 struct node;
+struct user;
 
 struct row {
 	const char *symbol, *base;
@@ -70,11 +71,12 @@ CUresult sim_leave(enum sim_row row, CUresult rc);
 CUresult fail_check(enum sim_row row);		/* counts the call; the scripted fault or 0 */
 void trace_call(enum sim_row row, CUresult rc);
 
-/* --- objects (object.c) --------------------------------------------------------------------- */
+/* ---- objects (object.c) ---- */
 
 enum obj_type {
 	OBJ_CONTEXT = 1, OBJ_STREAM, OBJ_EVENT, OBJ_MODULE, OBJ_FUNCTION, OBJ_KERNEL, OBJ_GRAPH,
-	OBJ_NODE, OBJ_EXEC, OBJ_POOL, OBJ_PHYS, OBJ_EXTMEM, OBJ_USER, OBJ_TYPES
+	OBJ_NODE, OBJ_EXEC, OBJ_POOL, OBJ_PHYS, OBJ_EXTMEM, OBJ_SEMAPHORE, OBJ_USER,
+	OBJ_TYPES
 };
 
 /* What every handle points to. Dropped objects are reused, last in first out, so that a stale
@@ -89,11 +91,12 @@ struct obj {
 
 void *obj_new(enum obj_type type, size_t size);		/* zeroed behind the header */
 void obj_drop(void *o);
-void *obj_get(const volatile void *handle, enum obj_type type);	/* NULL unless live and of the type */
+/* NULL unless live and of the type. */
+void *obj_get(const volatile void *handle, enum obj_type type);
 struct obj *obj_first(enum obj_type type);
 #define OBJ_EACH(var, type) for (var = (void *)obj_first(type); var; var = (void *)var->obj.next)
 
-/* --- contexts (context.c) ------------------------------------------------------------------- */
+/* ---- contexts (context.c) ---- */
 
 #define DEVICES 2
 
@@ -108,7 +111,6 @@ struct context {
 struct thread_state {
 	bool per_thread;		/* the call is a _ptsz or _ptds variant */
 	bool in_callback;		/* a host function runs on this thread */
-	int depth;
 	struct context *stack[16];	/* the last one is current */
 	unsigned contexts;
 	CUstreamCaptureMode capture_mode;
@@ -122,7 +124,7 @@ extern CUresult sim_sticky;	/* after an illegal access every call returns it */
 
 struct context *context_current(void);	/* NULL: none, or destroyed */
 
-/* --- memory (memory.c, address.c) ----------------------------------------------------------- */
+/* ---- memory (memory.c, address.c) ---- */
 
 enum range_kind {
 	RANGE_DEVICE, RANGE_ASYNC, RANGE_MANAGED, RANGE_HOST, RANGE_REGISTERED, RANGE_MAPPED,
@@ -153,7 +155,9 @@ struct range {
 #define SMALL_GRANULE	512ull
 #define ROUND_UP(n, to)	(((n) + (to) - 1) / (to) * (to))
 
-uint64_t address_take(uint64_t size, uint64_t align, uint64_t hint);	/* multiples of 2 MiB; 0: none */
+/* Multiples of 2 MiB; 0: none left. */
+uint64_t address_take(uint64_t size, uint64_t align, uint64_t hint);
+uint64_t address_low(uint64_t size);	/* below 4 GiB */
 void address_give(uint64_t base, uint64_t size);
 char *backing_new(uint64_t size);	/* host memory for device memory */
 void backing_free(char *host, uint64_t size);
@@ -170,15 +174,18 @@ struct range *range_next(uint64_t addr);	/* the first that ends behind @addr */
 CUresult device_new(uint64_t size, enum range_kind kind, struct range **out);
 void device_free(struct range *r);		/* ends the range, its address may be reused */
 
+/* A second address for the same bytes (share.c). */
+CUresult alias_new(uint64_t size, char *host, enum range_kind kind, struct range **out);
+void alias_orphan(const struct range *source);
+
 /*
  * Device side access, one contiguous piece: the host address of @addr and in *len how much of it
  * lies in one range. NULL: illegal access, and the process is poisoned.
  */
 void *access_at(uint64_t addr, size_t *len, bool write);
 bool access_copy(uint64_t dst, uint64_t src, size_t n);	/* device to device, false: fault */
-void sim_fault(uint64_t addr);
 
-/* --- operations: what a stream executes and a node holds (op.c) ----------------------------- */
+/* ---- operations: what a stream executes and a node holds (op.c) ---- */
 
 struct op {
 	unsigned refs;
@@ -194,18 +201,16 @@ CUresult op_new(const CUgraphNodeParams *p, struct op **out);
 struct op *op_copy(const struct op *op);
 struct op *op_ref(struct op *op);
 void op_put(struct op *op);
-bool op_same_kernel(const struct op *a, const struct op *b);
 void op_execute(struct op *op);
 /* How often a query still finds the operation running. */
 unsigned op_stall(const struct op *op);
 
 void params_memcpy(CUgraphNodeParams *p, const CUDA_MEMCPY3D *c, CUcontext ctx);
-void params_copy1d(CUgraphNodeParams *p, uint64_t dst, uint64_t src, size_t n);
 /* @brief 3D copy as the driver does it; false: fault. */
 bool copy_execute(const CUDA_MEMCPY3D *c);
 CUresult copy_check(const CUDA_MEMCPY3D *c);
 
-/* --- programs: what an exec runs (program.c) --------------------------------------------------- */
+/* ---- programs: what an exec runs (program.c) ---- */
 
 struct step {
 	uint64_t node;		/* serial of the template's node */
@@ -234,12 +239,11 @@ struct step *program_find(struct program *p, uint64_t node);
 CUresult conditional_value(uint64_t handle, unsigned **value);
 void conditional_reset(uint64_t handle);
 
-/* --- streams (stream.c, event.c) ------------------------------------------------------------ */
+/* ---- streams (stream.c, event.c) ---- */
 
 struct stream {
 	struct obj obj;
 	struct context *ctx;
-	uint64_t ctx_serial;
 	unsigned flags;
 	int priority;
 	bool special;			/* the legacy or a per-thread stream */
@@ -274,7 +278,6 @@ void stream_delete(struct stream *s);
 CUresult stream_launch(CUstream h, const CUgraphNodeParams *p);
 /* The same on the default stream, and waits for it. */
 CUresult stream_launch_sync(const CUgraphNodeParams *p);
-void stream_submit(struct stream *s, struct op *op);		/* takes the reference */
 void stream_submit_program(struct stream *s, struct program *p);	/* takes the reference */
 void stream_wait(struct stream *s, struct stream *other, uint64_t seq);
 /* Runs what is queued up to @seq. Not patient: stops at work that still runs. False: not done. */
@@ -283,7 +286,7 @@ void stream_finish(struct stream *s);
 void stream_finish_all(void);		/* what cuMemFree and its like do before they free */
 void event_record(struct event *e, struct stream *s);
 
-/* --- capture (capture.c) -------------------------------------------------------------------- */
+/* ---- capture (capture.c) ---- */
 
 struct capture {
 	uint64_t id;
@@ -296,8 +299,8 @@ struct capture {
 };
 
 extern struct capture *captures;
-/* For a call that may synchronise: 0, or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (and the captures that
- * forbid it are invalid). */
+/* For a call that may synchronise: 0, or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (and the captures
+ * that forbid it are invalid). */
 CUresult capture_unsafe(void);
 /* Before work on @s: 0 run it now, 1 it becomes a node, negative -CUresult. */
 int capture_check(struct stream *s);
@@ -310,7 +313,7 @@ bool event_captured(const struct event *e);
 CUresult capture_refuse(struct stream *s);
 void capture_forget(struct stream *s);
 
-/* --- graphs (graph.c, node.c) --------------------------------------------------------------- */
+/* ---- graphs (graph.c, node.c) ---- */
 
 struct edge { struct node *from, *to; CUgraphEdgeData data; };
 
@@ -320,10 +323,11 @@ struct graph {
 	size_t n, cap;
 	struct edge *edge;
 	size_t n_edges, cap_edges;
-	uint64_t origin;	/* serial of the graph it was cloned from */
 	bool owned;		/* the body of a child or conditional node: dies with it */
 	bool mem_nodes;
 	unsigned execs;		/* live instantiations; a graph with memory nodes may have one */
+	struct user **user;	/* a reference each */
+	size_t n_users;
 };
 
 struct node {
@@ -333,7 +337,6 @@ struct node {
 	uint64_t origin;	/* serial of the node it was cloned from */
 	unsigned bodies;
 	struct graph **body;	/* child graph, or the branches of a conditional */
-	uint64_t alloc_size;	/* MEM_ALLOC: what was reserved */
 	bool freed;		/* MEM_ALLOC: a free node in this graph follows */
 	bool reused;		/* MEM_FREE: its address was given to a later alloc node */
 	size_t index;		/* in the graph */
@@ -355,7 +358,9 @@ char *graph_memory(uint64_t addr);
 void graph_memory_hold(uint64_t addr);	/* nodes and execs keep the address */
 void graph_memory_put(uint64_t addr);
 
-/* --- execs (exec.c) ------------------------------------------------------------------------- */
+void user_release(struct user *u, unsigned n);	/* semaphore.c */
+
+/* ---- execs (exec.c) ---- */
 
 struct exec {
 	struct obj obj;
@@ -365,7 +370,7 @@ struct exec {
 	struct graph *graph;	/* only to count live execs; NULL once the template is gone */
 };
 
-/* --- code (module.c, twins.c) --------------------------------------------------------------- */
+/* ---- code (module.c, twins.c) ---- */
 
 struct twin_param { size_t offset, size; };
 struct twin {
@@ -402,7 +407,7 @@ void module_forget_context(struct context *ctx);
 
 uint64_t tensormap_address(const void *map);
 
-/* --- pools (pool.c) ------------------------------------------------------------------------- */
+/* ---- pools (pool.c) ---- */
 
 struct pool {
 	struct obj obj;
@@ -415,9 +420,8 @@ struct pool {
 	struct cached *cache;		/* blocks kept for reuse, last in first out */
 };
 void pool_free_block(struct range *r);	/* the stream reached the free */
-void pool_forget_context(struct context *ctx);
 
-/* --- physical memory (vmm.c) ---------------------------------------------------------------- */
+/* ---- physical memory (vmm.c) ---- */
 
 struct phys {
 	struct obj obj;
@@ -429,7 +433,5 @@ struct phys {
 	struct phys *bound;		/* multicast: what is bound */
 	bool multicast;
 };
-struct reservation { uint64_t base, size; struct reservation *next; };
-void phys_put(struct phys *p);
 
 #endif

@@ -3,9 +3,9 @@
  * Streams: queues that are worked off lazily, in order, by whoever waits for them. Under sim_lock,
  * except while a host function runs.
  *
- * A launch only queues. Synchronising runs the queue; a query runs it up to work that "still runs" (a
- * k_spin), which ends after so many queries or when somebody waits. Streams wait for one another by
- * (stream, sequence number); the legacy stream and the blocking streams wait for each other.
+ * A launch only queues. Synchronising runs the queue; a query runs it up to work that "still runs"
+ * (a k_spin), which ends after so many queries or when somebody waits. Streams wait for one another
+ * by (stream, sequence number); the legacy stream and the blocking streams wait for each other.
  */
 #include "tests/sim/sim.h"
 
@@ -33,7 +33,7 @@ struct work {
 static pthread_cond_t host_function_done = PTHREAD_COND_INITIALIZER;
 extern pthread_mutex_t sim_lock;
 
-/* --- running ---------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 static void run_host(struct stream *s, const CUDA_HOST_NODE_PARAMS_v2 *h)
 {
@@ -195,7 +195,7 @@ void stream_finish_all(void)
 		stream_finish(s);
 }
 
-/* --- queueing --------------------------------------------------------------------------------- */
+/* ---- queueing ---- */
 
 static void append(struct stream *s, struct work *w)
 {
@@ -235,7 +235,8 @@ static void implicit_waits(struct stream *s)
 			stream_wait(s, other, other->submitted);
 }
 
-void stream_submit(struct stream *s, struct op *op)
+/* Takes the reference. */
+static void stream_submit(struct stream *s, struct op *op)
 {
 	struct work *w = calloc(1, sizeof(*w));
 
@@ -294,7 +295,7 @@ CUresult stream_launch_sync(const CUgraphNodeParams *p)
 	return sim_sticky;
 }
 
-/* --- handles ---------------------------------------------------------------------------------- */
+/* ---- handles ---- */
 
 static struct stream *per_thread_stream(struct context *ctx)
 {
@@ -441,12 +442,18 @@ CUresult do_cuStreamGetCtx_v2(CUstream h, CUcontext *ctx, CUgreenCtx *green)
 	return do_cuStreamGetCtx(h, ctx);
 }
 
+CUresult do_cuStreamGetAttribute(CUstream h, CUstreamAttrID id, CUstreamAttrValue *value)
+{
+	memset(value, 0, sizeof(*value));
+	return stream_get(h) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult do_cuStreamSetAttribute(CUstream h, CUstreamAttrID id, const CUstreamAttrValue *value)
 {
 	return stream_get(h) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* --- host functions and memory operations ------------------------------------------------------ */
+/* ---- host functions and memory operations ---- */
 
 CUresult do_cuLaunchHostFunc(CUstream h, CUhostFn fn, void *data)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TMA descriptors: 128 opaque bytes that hold the address packed, not plain (on a GPU as well, so a scan
- * for addresses does not find it). Under sim_lock.
+ * TMA descriptors: 128 opaque bytes that hold the address packed, not plain (on a GPU as well, so a
+ * scan for addresses does not find it). Under sim_lock.
  */
 #include "tests/sim/sim.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The C twins of tests/victims/kernels.cu: what those kernels do, on simulated memory. One function and
- * one row a kernel; change both files together. Under sim_lock.
+ * The C twins of tests/victims/kernels.cu: what those kernels do, on simulated memory. One function
+ * and one row a kernel; change both files together. Under sim_lock.
  *
  * A twin stops at its first illegal access, which poisons the process (range.c).
  */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Virtual memory management: reservations, physical allocations, mappings, multicast. Under sim_lock.
+ * Virtual memory management: reservations, physical allocations, mappings, multicast. Under
+ * sim_lock.
  *
- * A mapping is a range that no kernel may touch until cuMemSetAccess(). cuMemUnmap() does not wait for
- * work that is queued: such work faults, as on a GPU. Physical memory lives while a handle or a mapping
- * holds it.
+ * A mapping is a range that no kernel may touch until cuMemSetAccess(). cuMemUnmap() does not wait
+ * for work that is queued: such work faults, as on a GPU. Physical memory lives while a handle or a
+ * mapping holds it.
  */
 #include "tests/sim/sim.h"
 
@@ -13,6 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+struct reservation {
+	uint64_t base, size;
+	struct reservation *next;
+};
 static struct reservation *reservations;
 
 static struct reservation *reservation_of(uint64_t addr, uint64_t size)
@@ -72,7 +77,7 @@ static struct phys *phys_get(CUmemGenericAllocationHandle handle)
 	return m && m->refs ? m : NULL;
 }
 
-void phys_put(struct phys *m)
+static void phys_put(struct phys *m)
 {
 	if (m->refs || m->maps)
 		return;
@@ -288,7 +293,7 @@ CUresult do_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out,
 	return CUDA_SUCCESS;
 }
 
-/* --- multicast: one object, bound as a whole ------------------------------------------------- */
+/* ---- multicast: one object, bound as a whole ---- */
 
 CUresult do_cuMulticastCreate(CUmemGenericAllocationHandle *out, const CUmulticastObjectProp *prop)
 {
@@ -354,7 +359,8 @@ CUresult do_cuMulticastBindAddr(CUmemGenericAllocationHandle handle, size_t offs
 
 	if (!r || r->kind != RANGE_MAPPED)
 		return CUDA_ERROR_INVALID_VALUE;
-	return do_cuMulticastBindMem(handle, offset, (uintptr_t)r->phys, r->phys_offset, size, flags);
+	return do_cuMulticastBindMem(handle, offset, (uintptr_t)r->phys, r->phys_offset, size,
+				     flags);
 }
 
 CUresult do_cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice dev, size_t offset,

@@ -27,6 +27,10 @@
 #define cas_acq_rel(p, expected, v)                                                           \
 	atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel,   \
 						memory_order_acquire)
+/* TSan does not model fences: what is ordered by one must be atomic on both sides, as it is. */
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
 /* Full fence: orders a store before it against a load after it (Dekker pattern). */
 #define fence_seq_cst()		atomic_thread_fence(memory_order_seq_cst)
 #define fence_acquire()		atomic_thread_fence(memory_order_acquire)

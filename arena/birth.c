@@ -18,14 +18,14 @@
 
 struct birth {
 	uint64_t graph, node;
-	struct birth *next, *prev;	/* births of one graph */
+	struct birth *next, *prev; /* births of one graph */
 	uint32_t words_count;
-	struct ref words[];		/* owner NULL: hit nothing */
+	struct ref words[]; /* owner NULL: hit nothing */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct map nodes;		/* node -> struct birth */
-static struct map graphs;		/* graph -> first struct birth; guarded by lock, too */
+static struct map nodes;  /* node -> struct birth */
+static struct map graphs; /* graph -> first struct birth; guarded by lock, too */
 
 static size_t birth_bytes(uint32_t words_count)
 {
@@ -88,7 +88,7 @@ static void graph_unlink(struct birth *b)
 	if (b->prev)
 		b->prev->next = b->next;
 	else if (b->graph && b->next)
-		map_put(&graphs, b->graph, b->next);	/* overwrites, so it cannot fail */
+		map_put(&graphs, b->graph, b->next); /* overwrites, so it cannot fail */
 	else if (b->graph)
 		map_remove(&graphs, b->graph);
 }
@@ -117,7 +117,7 @@ static void birth_enter(struct birth *b, uint64_t graph, uint64_t node)
 		if (map_put(&nodes, node, b))
 			lost = b;
 		else
-			graph_link(b, old && old->graph ? old->graph : graph);
+			graph_link(b, graph || !old ? graph : old->graph);
 	}
 	pthread_mutex_unlock(&lock);
 	counter_bump(!b || lost ? &exec_stats.dropped : &exec_stats.births);
@@ -166,6 +166,16 @@ void birth_copy(uint64_t from_graph, uint64_t from_node, uint64_t to_graph, uint
 		birth_enter(b, to_graph, to_node);
 	else
 		birth_forget_node(to_graph, to_node);
+}
+
+bool birth_known(uint64_t node)
+{
+	bool known;
+
+	pthread_mutex_lock(&lock);
+	known = map_get(&nodes, node) != NULL;
+	pthread_mutex_unlock(&lock);
+	return known;
 }
 
 void birth_forget_node(uint64_t graph, uint64_t node)

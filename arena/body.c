@@ -65,7 +65,7 @@ static uint32_t *owner_slot(const struct exec_body *b, const struct range *r)
 uint32_t body_owner(const struct exec_body *b, const struct range *r)
 {
 	if (b->slots)
-		return *owner_slot(b, r) - 1;	/* 0 - 1 is OWNER_NONE */
+		return *owner_slot(b, r) - 1; /* 0 - 1 is OWNER_NONE */
 	for (uint32_t i = 0; i < b->owners_count; i++)
 		if (b->owners[i].range == r)
 			return i;
@@ -126,9 +126,9 @@ static int owner_enter(struct exec_body *b, const struct ref *r, uint32_t *index
 		if (b->slots)
 			*owner_slot(b, r->owner) = i + 1;
 		b->owners_count++;
-		b->owners_dead++;	/* until the caller counts its ref */
+		b->owners_dead++; /* until the caller counts its ref */
 	} else if (b->owners[i].generation != r->generation) {
-		return -ESTALE;		/* the view is older than our pin */
+		return -ESTALE; /* the view is older than our pin */
 	}
 	*index = i;
 	return 0;
@@ -169,17 +169,20 @@ int body_add_owned(struct exec_body *b, uint64_t base)
 int body_add_ref(struct exec_body *b, const struct ref *r)
 {
 	struct exec_node *n = &b->nodes[b->nodes_count - 1];
-	uint64_t distance = r->value - load_relaxed(&r->owner->base);
+	uint64_t distance;
 	uint32_t i;
 	int err;
 
-	if (distance >= DISTANCE_MAX || r->param >= PLACE_MAX || r->offset >= PLACE_MAX ||
-	    n->count == UINT16_MAX ||
+	if (r->param >= PLACE_MAX || r->offset >= PLACE_MAX || n->count == UINT16_MAX ||
 	    chunk_grow(&b->refs, &b->refs_cap, b->refs_count + 1, sizeof(*b->refs)))
 		return -ENOMEM;
 	err = owner_enter(b, r, &i);
 	if (err)
 		return err;
+	/* Not before it is pinned: until then the object may become another range. */
+	distance = r->value - load_relaxed(&r->owner->base);
+	if (distance >= DISTANCE_MAX)
+		return -ENOMEM;
 	owner_count(b, i);
 	b->refs[b->refs_count++] = (struct exec_ref){
 		.distance = distance,
@@ -219,8 +222,10 @@ int body_add_copy(struct exec_body *b, const struct exec_body *from, uint32_t i,
 {
 	const struct exec_node *n = &from->nodes[i];
 
-	if (body_add_node(b, &(struct node_desc){ .node = n->key, .kind = n->kind,
-						  .name = n->name, .depth = n->depth + depth }))
+	if (body_add_node(b, &(struct node_desc){ .node = n->key,
+						  .kind = n->kind,
+						  .name = n->name,
+						  .depth = n->depth + depth }))
 		return -ENOMEM;
 	b->nodes[b->nodes_count - 1].disabled = n->disabled;
 	for (uint32_t k = n->first; k < n->first + n->count; k++) {
@@ -242,7 +247,12 @@ int body_add_copy(struct exec_body *b, const struct exec_body *from, uint32_t i,
 
 static int body_reserve(struct exec_body *b, const struct exec_body *like)
 {
-	struct { void *array; uint32_t *cap; uint32_t need; size_t elem_bytes; } part[] = {
+	struct {
+		void *array;
+		uint32_t *cap;
+		uint32_t need;
+		size_t elem_bytes;
+	} part[] = {
 		{ &b->nodes, &b->nodes_cap, like->nodes_count, sizeof(*b->nodes) },
 		{ &b->refs, &b->refs_cap, like->refs_count - like->refs_loose, sizeof(*b->refs) },
 		{ &b->owners, &b->owners_cap, like->owners_count - like->owners_dead,

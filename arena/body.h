@@ -20,22 +20,22 @@
 /* A word that was resolved: what it pointed at when it was written. */
 struct ref {
 	uint64_t value;
-	struct range *owner;		/* pinned by whoever keeps it */
-	uint64_t generation;		/* of the owner */
+	struct range *owner; /* pinned by whoever keeps it */
+	uint64_t generation; /* of the owner */
 	uint16_t param, offset;
 	uint8_t confidence;
 };
 
-#define OWNERS_LINEAR	8
-#define OWNERS_MAX	(1u << 20)	/* width of exec_ref.owner */
-#define DISTANCE_MAX	(1ull << 44)	/* width of exec_ref.distance */
-#define PLACE_MAX	(1u << 15)	/* parameters are at most 32,764 bytes */
-#define OWNER_NONE	UINT32_MAX
+#define OWNERS_LINEAR 8
+#define OWNERS_MAX    (1u << 20)   /* width of exec_ref.owner */
+#define DISTANCE_MAX  (1ull << 44) /* width of exec_ref.distance */
+#define PLACE_MAX     (1u << 15)   /* parameters are at most 32,764 bytes */
+#define OWNER_NONE    UINT32_MAX
 
 struct exec_node {
-	uint64_t key;			/* CUgraphNode of the template */
+	uint64_t key; /* CUgraphNode of the template */
 	uint32_t name;
-	uint32_t first;			/* its refs */
+	uint32_t first; /* its refs */
 	uint16_t count;
 	uint16_t depth;
 	uint8_t kind;
@@ -43,8 +43,8 @@ struct exec_node {
 };
 
 struct exec_ref {
-	uint64_t distance : 44;		/* of the captured value from the owner's base */
-	uint64_t owner : 20;		/* index in owners */
+	uint64_t distance : 44; /* of the captured value from the owner's base */
+	uint64_t owner : 20;	/* index in owners */
 	uint32_t param : 15;
 	uint32_t offset : 15;
 	uint32_t confidence : 2;
@@ -53,10 +53,10 @@ struct exec_ref {
 struct exec_owner {
 	struct range *range;
 	uint64_t generation;
-	uint32_t refs;			/* 0: dead entry, until the body is packed again */
-	uint8_t held;			/* the exec is a holder of it */
-	uint8_t own;			/* memory of one of the exec's own allocation nodes */
-	uint8_t seen;			/* scratch of guard.c: reasons met in this scan */
+	uint32_t refs; /* 0: dead entry, until the body is packed again */
+	uint8_t held;  /* the exec is a holder of it */
+	uint8_t own;   /* memory of one of the exec's own allocation nodes */
+	uint8_t seen;  /* scratch of guard.c: reasons met in this scan */
 };
 
 _Static_assert(sizeof(struct exec_node) == 24, "budget: bytes per graph node");
@@ -67,18 +67,18 @@ struct exec_body {
 	struct exec_node *nodes;
 	struct exec_ref *refs;
 	struct exec_owner *owners;
-	uint32_t *slots;		/* hash of owners: index + 1, 0: free */
-	uint64_t *owned;		/* bases of the exec's own allocation nodes */
+	uint32_t *slots; /* hash of owners: index + 1, 0: free */
+	uint64_t *owned; /* bases of the exec's own allocation nodes */
 	uint32_t nodes_count, nodes_cap;
 	uint32_t refs_count, refs_cap;
 	uint32_t owners_count, owners_cap;
-	uint32_t slots_cap;		/* a power of two, or 0 */
+	uint32_t slots_cap; /* a power of two, or 0 */
 	uint32_t owned_count, owned_cap;
-	uint32_t refs_loose;		/* refs that no node points to any more */
+	uint32_t refs_loose; /* refs that no node points to any more */
 	uint32_t owners_dead;
-	uint32_t suspects;		/* words too weak to be refs, only counted */
-	uint32_t hint;			/* node found last; updates come in order */
-	uint64_t reported;		/* key of the newest stale-launch finding, 0: none */
+	uint32_t suspects; /* words too weak to be refs, only counted */
+	uint32_t hint;	   /* node found last; updates come in order */
+	uint64_t reported; /* key of the newest stale-launch finding, 0: none */
 };
 
 struct exec_body *body_new(void);
@@ -125,7 +125,7 @@ int birth_resolve(const struct node_desc *n, struct exec_body *to);
 
 /* ---- exec.c, for exec_edit.c and guard.c; holders lock held unless said otherwise ---- */
 
-enum { MARK_JUDGE = 1, MARK_OWNS = 2 };	/* bits of exec.mark */
+enum { MARK_JUDGE = 1, MARK_OWNS = 2 }; /* bits of exec.mark */
 
 struct exec_stats {
 	counter_t opened, nodes, exact, structs, suspects, kinds[NODE_KIND_COUNT], births, judged,
@@ -135,9 +135,9 @@ extern struct exec_stats exec_stats;
 
 /* @brief The finished body, or NULL. No lock. */
 struct exec_body *exec_builder_take(const struct exec_builder *b);
-/* @brief Make the freshly packed @new the body of @e.
+/* @brief Make the freshly packed @fresh the body of @e.
  * @return the old one, to be freed without the lock. */
-struct exec_body *exec_publish(struct exec *e, struct exec_body *new);
+struct exec_body *exec_publish(struct exec *e, struct exec_body *fresh);
 /* @brief Become a holder of @o unless @e is one or owns the memory itself. */
 void exec_hold(struct exec *e, struct exec_owner *o);
 /* @brief Mark @e if one of refs [@first, @first + @count) is not sound. */

@@ -15,9 +15,12 @@
 #define CLASS_COUNT	17
 #define CLASS_MAX_BYTES 8192
 #define PAGE_BYTES	4096
-#define GROW_MIN	8	/* elements; smaller arrays would only be copied again */
+#define GROW_MIN	8 /* elements; smaller arrays would only be copied again */
 
-#define CLASS(bytes)	{ .object_bytes = (bytes), .lock = SPINLOCK_INIT }
+#define CLASS(bytes)                                           \
+	{                                                      \
+		.object_bytes = (bytes), .lock = SPINLOCK_INIT \
+	}
 
 static struct slab classes[CLASS_COUNT] = {
 	CLASS(32),   CLASS(48),	  CLASS(64),   CLASS(96),   CLASS(128),	 CLASS(192),
@@ -79,7 +82,7 @@ void chunk_put(void *p, size_t size_bytes)
 int chunk_grow(void *array, uint32_t *cap, uint32_t need, size_t elem_bytes)
 {
 	uint32_t want = *cap + *cap / 2;
-	void *old, *new;
+	void *old, *bigger;
 
 	if (need <= *cap)
 		return 0;
@@ -87,14 +90,14 @@ int chunk_grow(void *array, uint32_t *cap, uint32_t need, size_t elem_bytes)
 		want = need;
 	if (want < GROW_MIN)
 		want = GROW_MIN;
-	new = chunk_get(want * elem_bytes);
-	if (!new)
+	bigger = chunk_get(want * elem_bytes);
+	if (!bigger)
 		return -ENOMEM;
 	memcpy(&old, array, sizeof(old));
 	if (old)
-		memcpy(new, old, *cap * elem_bytes);
+		memcpy(bigger, old, *cap * elem_bytes);
 	chunk_put(old, *cap * elem_bytes);
-	memcpy(array, &new, sizeof(new));
+	memcpy(array, &bigger, sizeof(bigger));
 	*cap = want;
 	return 0;
 }

@@ -14,14 +14,14 @@
 #include "arena/slab.h"
 #include "arena/table.h"
 
-#define WARM_REFS_MAX	(1u << 16)	/* larger arrays of a builder are not kept */
+#define WARM_REFS_MAX (1u << 16) /* larger arrays of a builder are not kept */
 
 struct exec_builder {
 	struct exec_body *body;
-	bool failed;		/* sticky */
+	bool failed; /* sticky */
 };
 
-static uint64_t serial_last;	/* guarded by the holders lock */
+static uint64_t serial_last; /* guarded by the holders lock */
 
 static struct slab execs = SLAB_INIT(struct exec);
 static struct slab builders = SLAB_INIT(struct exec_builder);
@@ -118,13 +118,13 @@ void exec_hold(struct exec *e, struct exec_owner *o)
 		counter_bump(&exec_stats.dropped);
 }
 
-/* Hold what @new has, release what only the present body has. Holders lock held. */
-static void hold_instead(struct exec *e, struct exec_body *new)
+/* Hold what @fresh has, release what only the present body has. Holders lock held. */
+static void hold_instead(struct exec *e, struct exec_body *fresh)
 {
 	struct exec_body *old = e->body;
 
-	for (uint32_t i = 0; new && i < new->owners_count; i++) {
-		struct exec_owner *o = &new->owners[i];
+	for (uint32_t i = 0; fresh && i < fresh->owners_count; i++) {
+		struct exec_owner *o = &fresh->owners[i];
 		uint32_t k = old ? body_owner(old, o->range) : OWNER_NONE;
 
 		if (k != OWNER_NONE && old->owners[k].held && !o->own) {
@@ -139,7 +139,6 @@ static void hold_instead(struct exec *e, struct exec_body *new)
 			ledger_release(old->owners[i].range, e);
 }
 
-/* Mark @e if one of refs [@first, @first + @count) is not sound. Holders lock held. */
 void exec_check(struct exec *e, uint32_t first, uint32_t count)
 {
 	const struct exec_body *b = e->body;
@@ -176,20 +175,18 @@ void exec_count_body(const struct exec_body *b)
 	exec_count_refs(b, 0, b->refs_count);
 }
 
-/* Make the freshly packed @new the body of @e. Holders lock held.
- * @return the old one, to be freed without the lock. */
-struct exec_body *exec_publish(struct exec *e, struct exec_body *new)
+struct exec_body *exec_publish(struct exec *e, struct exec_body *fresh)
 {
 	struct exec_body *old = e->body;
 
-	hold_instead(e, new);
+	hold_instead(e, fresh);
 	if (old)
-		new->reported = old->reported;
-	e->body = new;
-	store_relaxed(&e->nodes_count, new->nodes_count);
-	if (new->owned_count)
+		fresh->reported = old->reported;
+	e->body = fresh;
+	store_relaxed(&e->nodes_count, fresh->nodes_count);
+	if (fresh->owned_count)
 		or_release(&e->mark, MARK_OWNS);
-	exec_check(e, 0, new->refs_count);
+	exec_check(e, 0, fresh->refs_count);
 	return old;
 }
 
@@ -315,5 +312,5 @@ void exec_read_counters(struct exec_counters *out)
 	for (struct exec *e = table_next(NULL); e; e = table_next(e))
 		out->nodes_live += load_relaxed(&e->nodes_count);
 	ledger_holders_unlock();
-	out->bytes += out->execs_live * sizeof(struct exec);
+	out->bytes += out->execs_live * (sizeof(struct exec) + sizeof(struct exec_body));
 }

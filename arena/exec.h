@@ -60,12 +60,14 @@ struct node_desc {
 
 /* ---- births: what the words of a template's nodes meant when they were written ----
  * Node handles are unique while their nodes live, and NodeSetParams and DestroyNode name only the
- * node: graph 0 means "not told" there, and a birth keeps the graph it was first recorded with. */
+ * node: graph 0 means "not told" there, and a birth then keeps the graph it was recorded with. */
 
 /* @brief Record (or overwrite) the birth of a node: resolve its words now. */
 void birth_record(const struct node_desc *n);
 /* @brief Node @to means what node @from meant. */
 void birth_copy(uint64_t from_graph, uint64_t from_node, uint64_t to_graph, uint64_t to_node);
+/* @brief Was a birth of @node recorded? */
+bool birth_known(uint64_t node);
 void birth_forget_node(uint64_t graph, uint64_t node);
 void birth_forget_graph(uint64_t graph);
 
@@ -93,7 +95,7 @@ struct exec {
 	uint64_t serial;		/* never used twice */
 	/* The rest is guarded by the holders lock of ledger.h and private to exec.c, guard.c. */
 	uint64_t context;
-	struct exec_body *body;		/* last: the slab's link lies here while the object is free */
+	struct exec_body *body;	/* last: the slab's link lies here while the object is free */
 };
 _Static_assert(sizeof(struct exec) == 64, "one cache line");
 

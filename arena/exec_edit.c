@@ -10,14 +10,13 @@
 #include "arena/body.h"
 #include "arena/table.h"
 
-#define LOOSE_REFS_MAX	64	/* plus half of all: then a body is packed again */
-#define DEAD_OWNERS_MAX	16
+#define LOOSE_REFS_MAX	64 /* plus half of all: then a body is packed again */
+#define DEAD_OWNERS_MAX 16
 
 static void emit_update(uint64_t serial, uint64_t count)
 {
 	if (serial)
-		event_emit(.kind = EVENT_UPDATE, .serial = serial, .size_bytes = count,
-			   .what = "");
+		event_emit(.kind = EVENT_UPDATE, .serial = serial, .size_bytes = count, .what = "");
 }
 
 /* A mirror that could not follow its exec is worse than none. */
@@ -189,4 +188,3 @@ void exec_set_enabled(uint64_t handle, uint64_t node, bool enabled)
 	}
 	ledger_holders_unlock();
 }
-

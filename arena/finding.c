@@ -21,7 +21,7 @@
 #include "arena/intern.h"
 #include "arena/slab.h"
 
-#define CAUSES_TOLD	4	/* ranges that the text tells one by one */
+#define CAUSES_TOLD 4 /* ranges that the text tells one by one */
 
 static const struct {
 	const char *name, *title;
@@ -152,12 +152,15 @@ static void sort(uint64_t *v, uint32_t count)
 		}
 }
 
-struct set { uint64_t *v; uint32_t count, cap; };
+struct set {
+	uint64_t *v;
+	uint32_t count, cap;
+};
 
 /* The different hashes of the refs, sorted; empty when there is no memory. */
 static struct set hash_refs(const struct finding *f, uint64_t (*hash)(const struct finding_ref *))
 {
-	struct set s = { NULL };
+	struct set s = { .v = NULL };
 
 	if (pages_grow(&s.v, &s.cap, f->refs_count, sizeof(*s.v)) || !s.v)
 		return s;
@@ -216,7 +219,10 @@ void finding_emit(struct finding *f)
 
 /* ---- text ---- */
 
-struct text { char *buf; size_t size_bytes, length; };
+struct text {
+	char *buf;
+	size_t size_bytes, length;
+};
 
 static __attribute__((format(printf, 2, 3))) void put(struct text *t, const char *format, ...)
 {
@@ -280,8 +286,7 @@ static void put_cause(struct text *t, const struct finding *f, uint32_t first)
 	for (uint32_t i = first + 1; i < f->refs_count; i++)
 		more += hash_cause(&f->refs[i]) == hash_cause(r);
 	put_range(t, &r->old);
-	put(t, ", %s",
-	    r->reason == STALE_GENERATION ? "replaced" : stale_reason_name(r->reason));
+	put(t, ", %s", r->reason == STALE_GENERATION ? "replaced" : stale_reason_name(r->reason));
 	if (r->now.base) {
 		put(t, "; now ");
 		put_range(t, &r->now);

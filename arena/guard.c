@@ -18,19 +18,19 @@
 #include "arena/slab.h"
 #include "arena/sync.h"
 
-#define LIST_MAX 4096	/* refs in one finding; the others are counted */
+#define LIST_MAX 4096 /* refs in one finding; the others are counted */
 
 bool guard_refuses;
 struct device_ops device;
 
 /* The refs of one finding while it is put together. */
 struct picture {
-	struct finding_ref *refs;	/* NULL while counting */
+	struct finding_ref *refs; /* NULL while counting */
 	uint32_t count, cap;
 	uint32_t total;
-	uint32_t causes;		/* counting: met; writing: not written yet */
+	uint32_t causes; /* counting: met; writing: not written yet */
 	uint64_t key;
-	bool is_known;			/* the same was emitted before */
+	bool is_known; /* the same was emitted before */
 };
 
 /* What is scanned for. @return a reason, or STALE_REASON_COUNT when the ref is sound. */
@@ -76,7 +76,10 @@ static enum stale_reason judge_freed(const struct exec_body *b, const struct exe
 	return b->owners[r->owner].range == arg ? STALE_FREED : STALE_REASON_COUNT;
 }
 
-struct unmapped { struct range *const *ranges; uint32_t count; };
+struct unmapped {
+	struct range *const *ranges;
+	uint32_t count;
+};
 
 static enum stale_reason judge_unmapped(const struct exec_body *b, const struct exec_ref *r,
 					const void *arg)
@@ -142,8 +145,8 @@ static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t nod
 		out->old = tell(v.range, v.generation);
 }
 
-static void picture_add(struct picture *p, struct exec *e, uint32_t node,
-			const struct exec_ref *r, enum stale_reason reason)
+static void picture_add(struct picture *p, struct exec *e, uint32_t node, const struct exec_ref *r,
+			enum stale_reason reason)
 {
 	struct exec_owner *o = &e->body->owners[r->owner];
 	bool is_new = !(o->seen & 1u << reason);
@@ -194,7 +197,7 @@ static void picture_room(struct picture *p)
 	if (!p->refs)
 		p->cap = 0;
 	else
-		p->total = 0;	/* the writing scan counts again */
+		p->total = 0; /* the writing scan counts again */
 }
 
 /* Hand out, unless the scans found nothing or the finding is known. Without the lock. */
@@ -348,45 +351,35 @@ void guard_freed(struct range *r, uint32_t stack)
 /* An exec that may still run on memory that is being unmapped. */
 struct runner {
 	struct exec *exec;
-	uint64_t serial, stream, ticket;
+	uint64_t serial, stream;
 };
 
-struct runners { struct runner *list; uint32_t count, cap; };
+struct runners {
+	struct runner *list;
+	uint32_t count, cap;
+};
 
-/* The holders of @owner that captured some of @u and were launched. Holders lock held. */
-static void runners_add(struct runners *s, const struct range *owner, const struct unmapped *u)
+/* The holders of @owner whose last launch is not known to be done; what they captured of it is
+ * looked at later, for there are few of them and many refs. Holders lock held. */
+static void runners_add(struct runners *s, const struct range *owner)
 {
-	const struct look look = { judge_unmapped, u };
 	uint32_t count = load_relaxed(&owner->holders_count);
 
 	if (pages_grow(&s->list, &s->cap, s->count + count, sizeof(*s->list)))
 		return;
 	for (uint32_t i = 0; i < count; i++) {
 		struct exec *e = owner->holders[i].exec;
-		struct picture p = { 0 };
-
 		/* Relaxed: a launch in another thread that is not ordered before the unmap is
 		 * the program's race. */
-		if (!load_relaxed(&e->last_stream))
+		uint64_t stream = load_relaxed(&e->last_stream) - 1;
+
+		if (stream == UINT64_MAX || sync_proven(stream, load_relaxed(&e->last_ticket)))
 			continue;
-		scan(&p, e, &look);
-		if (p.total)
-			s->list[s->count++] = (struct runner){
-				.exec = e,
-				.serial = e->serial,
-				.stream = load_relaxed(&e->last_stream) - 1,
-				.ticket = load_relaxed(&e->last_ticket),
-			};
+		s->list[s->count++] = (struct runner){ e, e->serial, stream };
 	}
 }
 
-static bool is_running(const struct runner *s)
-{
-	return !sync_proven(s->stream, s->ticket) && device.stream_busy &&
-	       device.stream_busy(s->stream);
-}
-
-static void unmapped_emit(const struct runner *s, const struct unmapped *u, uint32_t stack)
+static void runner_check(const struct runner *s, const struct unmapped *u, uint32_t stack)
 {
 	const struct look look = { judge_unmapped, u };
 	struct picture p = { 0 };
@@ -408,21 +401,28 @@ static void unmapped_emit(const struct runner *s, const struct unmapped *u, uint
 void guard_unmapped(struct range *const *ranges, uint32_t count, uint32_t stack)
 {
 	const struct unmapped u = { ranges, count };
-	struct runners s = { NULL };
+	struct runners s = { .list = NULL };
+	const struct range *before = NULL;
+	bool busy = false;
 
+	if (!device.stream_busy)
+		return;
 	ledger_holders_lock();
 	for (uint32_t i = 0; i < count; i++) {
-		struct range *owner = load_relaxed(&ranges[i]->owner);
-		uint32_t k = 0;
+		const struct range *owner = load_relaxed(&ranges[i]->owner);
 
-		while (load_relaxed(&ranges[k]->owner) != owner)
-			k++;
-		if (k == i)	/* each owner once */
-			runners_add(&s, owner, &u);
+		/* The batch is in the order of addresses: each owner once. */
+		if (owner != before)
+			runners_add(&s, owner);
+		before = owner;
 	}
 	ledger_holders_unlock();
-	for (uint32_t i = 0; i < s.count; i++)
-		if (is_running(&s.list[i]))
-			unmapped_emit(&s.list[i], &u, stack);
+	for (uint32_t i = 0; i < s.count; i++) {
+		/* Many graphs, few streams. */
+		if (i == 0 || s.list[i].stream != s.list[i - 1].stream)
+			busy = device.stream_busy(s.list[i].stream);
+		if (busy)
+			runner_check(&s.list[i], &u, stack);
+	}
 	pages_put(s.list, s.cap * sizeof(*s.list));
 }

@@ -31,21 +31,20 @@
 #include "arena/ledger.h"
 #include "arena/slab.h"
 
-#define GRANULE_SHIFT	9
-#define DIGIT_BITS	6
-#define SLOTS		64
-#define LEVELS		7
-#define REGION_LEVEL	3
-#define ADDRESS_BITS	(GRANULE_SHIFT + DIGIT_BITS * LEVELS)
-#define ADDRESS_MAX	(((uint64_t)1 << ADDRESS_BITS) - 1)
-#define CHAIN		((uintptr_t)1)
+#define GRANULE_SHIFT 9
+#define DIGIT_BITS    6
+#define SLOTS	      64
+#define LEVELS	      7
+#define REGION_LEVEL  3
+#define ADDRESS_BITS  (GRANULE_SHIFT + DIGIT_BITS * LEVELS)
+#define ADDRESS_MAX   (((uint64_t)1 << ADDRESS_BITS) - 1)
 
 struct node {
 	_Atomic uint64_t bits;
 	/* Grows when a range leaves a chain of this node, or a chain leaves this node. */
 	_Atomic uint32_t taken;
-	struct spinlock lock;		/* of a region, in its top node; unused elsewhere */
-	_Atomic uintptr_t slot[SLOTS];
+	struct spinlock lock; /* of a region, in its top node; unused elsewhere */
+	void *_Atomic slot[SLOTS];
 };
 
 struct index {
@@ -71,14 +70,19 @@ static unsigned top_bit(uint64_t bits)
 	return 63 - (unsigned)__builtin_clzll(bits);
 }
 
-static struct range *chain_of(uintptr_t slot)
+static bool is_chain(const void *slot)
 {
-	return (struct range *)(slot & ~CHAIN);
+	return (uintptr_t)slot & 1;
 }
 
-static struct node *child_of(uintptr_t slot)
+static struct range *chain_of(void *slot)
 {
-	return (struct node *)slot;
+	return slot != NULL ? (struct range *)((char *)slot - 1) : NULL;
+}
+
+static void *slot_of(struct range *chain)
+{
+	return chain != NULL ? (char *)chain + 1 : NULL;
 }
 
 struct index *index_new(void)
@@ -97,16 +101,17 @@ uint64_t index_count(const struct index *ix)
  * The first range with base <= @addr in the chain in *@slot of @n; *out is NULL if there is none.
  * @return false when the chain changed meanwhile: some writer made progress, read it again.
  */
-static bool chain_floor(const struct node *n, const _Atomic uintptr_t *slot, uint64_t addr,
+static bool chain_floor(const struct node *n, void *const _Atomic *slot, uint64_t addr,
 			struct range **out)
 {
 	/* Pairs with take_note(): what left the chain before this load is not in the slot. */
 	uint32_t taken = load_acquire(&n->taken);
-	uintptr_t head = load_acquire(slot);
-	struct range *r = chain_of(head);
+	void *head = load_acquire(slot);
+	struct range *r;
 
-	if ((head & CHAIN) == 0)
+	if (!is_chain(head))
 		return false;
+	r = chain_of(head);
 	for (;;) {
 		uint64_t base = load_relaxed(&r->base);
 		struct range *next = load_relaxed(&r->index_next);
@@ -126,13 +131,13 @@ static bool chain_floor(const struct node *n, const _Atomic uintptr_t *slot, uin
 }
 
 /* The greatest range below @slot, or NULL: everything there was taken out meanwhile. */
-static struct range *greatest(uintptr_t slot)
+static struct range *greatest(void *slot)
 {
-	const struct node *n = child_of(slot);
+	const struct node *n = slot;
 
-	if (slot == 0)
+	if (slot == NULL)
 		return NULL;
-	if (slot & CHAIN)
+	if (is_chain(slot))
 		return chain_of(slot);
 	/* Pairs with the release in set_bits(): a set bit's slot is filled. */
 	for (uint64_t bits = load_acquire(&n->bits); bits != 0; bits ^= bit(top_bit(bits))) {
@@ -168,21 +173,24 @@ struct range *index_floor(const struct index *ix, uint64_t addr)
 	const struct node *path[LEVELS];
 	const struct node *n = &ix->root;
 	unsigned level = 0;
+	uint64_t digits; /* of the levels to go, the next one on top */
 
 	if (addr > ADDRESS_MAX)
 		addr = ADDRESS_MAX;
+	digits = addr << (64 - ADDRESS_BITS);
 	path[0] = n;
 	for (;;) {
-		const _Atomic uintptr_t *slot = &n->slot[digit(addr, level)];
+		void *const _Atomic *slot = &n->slot[digits >> (64 - DIGIT_BITS)];
 		/* Pairs with the release that published the child or the chain. */
-		uintptr_t have = load_acquire(slot);
+		void *have = load_acquire(slot);
 		struct range *r;
 
-		if (have == 0)
+		if (have == NULL)
 			break;
-		if ((have & CHAIN) == 0) {
-			n = child_of(have);
+		if (!is_chain(have)) {
+			n = have;
 			path[++level] = n;
+			digits <<= DIGIT_BITS;
 		} else if (chain_floor(n, slot, addr, &r)) {
 			if (r != NULL)
 				return r;
@@ -194,6 +202,16 @@ struct range *index_floor(const struct index *ix, uint64_t addr)
 
 /* ---- writers ---- */
 
+/* An empty node. One that lost a race in grow() comes back with the slab's link in it. */
+static struct node *node_new(void)
+{
+	struct node *n = slab_get(&nodes);
+
+	if (n != NULL)
+		store_relaxed(&n->slot[SLOTS - 1], 0);
+	return n;
+}
+
 static void take_note(struct node *n)
 {
 	/* Region lock held. Pairs with chain_floor(). */
@@ -201,21 +219,21 @@ static void take_note(struct node *n)
 }
 
 /* The child in @slot, made if need be; for levels without a lock. NULL: no memory. */
-static struct node *grow(_Atomic uintptr_t *slot)
+static struct node *grow(void *_Atomic *slot)
 {
-	uintptr_t have = load_acquire(slot);
+	void *have = load_acquire(slot);
 	struct node *fresh;
 
-	if (have != 0)
-		return child_of(have);
-	fresh = slab_get(&nodes);
+	if (have != NULL)
+		return have;
+	fresh = node_new();
 	if (fresh == NULL)
 		return NULL;
 	/* Publishes an empty node; pairs with the loads in index_floor(). */
-	if (cas_acq_rel(slot, &have, (uintptr_t)fresh))
+	if (cas_acq_rel(slot, &have, (void *)fresh))
 		return fresh;
 	slab_put(&nodes, fresh);
-	return child_of(have);
+	return have;
 }
 
 /* Nodes from the root to the region of @addr; only made if @make. */
@@ -224,10 +242,10 @@ static struct node *region_of(struct index *ix, uint64_t addr, struct node **pat
 	struct node *n = &ix->root;
 
 	for (unsigned level = 0; level < REGION_LEVEL; level++) {
-		_Atomic uintptr_t *slot = &n->slot[digit(addr, level)];
+		void *_Atomic *slot = &n->slot[digit(addr, level)];
 
 		path[level] = n;
-		n = make ? grow(slot) : child_of(load_acquire(slot));
+		n = make ? grow(slot) : load_acquire(slot);
 		if (n == NULL)
 			return NULL;
 	}
@@ -261,24 +279,24 @@ static void clear_bits(struct node **path, unsigned level, uint64_t addr)
 }
 
 /* Move the chain in *@slot of @parent one level down. Region lock held. */
-static struct node *expand(struct node *parent, _Atomic uintptr_t *slot, unsigned child_level)
+static struct node *expand(struct node *parent, void *_Atomic *slot, unsigned child_level)
 {
-	uintptr_t chain = load_relaxed(slot);
+	void *chain = load_relaxed(slot);
 	unsigned i = digit(load_relaxed(&chain_of(chain)->base), child_level);
-	struct node *child = slab_get(&nodes);
+	struct node *child = node_new();
 
 	if (child == NULL)
 		return NULL;
 	store_relaxed(&child->slot[i], chain);
 	store_relaxed(&child->bits, bit(i));
 	/* Publishes the complete child; pairs with the loads in index_floor(). */
-	store_release(slot, (uintptr_t)child);
+	store_release(slot, (void *)child);
 	take_note(parent);
 	return child;
 }
 
 /* Enter @r into the chain in *@slot, which may be empty. Region lock held. */
-static void chain_enter(_Atomic uintptr_t *slot, struct range *r)
+static void chain_enter(void *_Atomic *slot, struct range *r)
 {
 	struct range *prev = NULL, *next = chain_of(load_relaxed(slot));
 
@@ -292,7 +310,7 @@ static void chain_enter(_Atomic uintptr_t *slot, struct range *r)
 	if (prev != NULL)
 		store_release(&prev->index_next, r);
 	else
-		store_release(slot, (uintptr_t)r | CHAIN);
+		store_release(slot, slot_of(r));
 }
 
 static bool same_granule(uint64_t a, uint64_t b)
@@ -308,17 +326,17 @@ static int region_insert(struct node **path, struct range *r)
 
 	for (;;) {
 		struct node *n = path[level];
-		_Atomic uintptr_t *slot = &n->slot[digit(base, level)];
-		uintptr_t have = load_relaxed(slot);
-		struct node *child = child_of(have);
+		void *_Atomic *slot = &n->slot[digit(base, level)];
+		void *have = load_relaxed(slot);
+		struct node *child = have;
 
-		if (have == 0 ||
-		    ((have & CHAIN) && same_granule(load_relaxed(&chain_of(have)->base), base))) {
+		if (have == NULL ||
+		    (is_chain(have) && same_granule(load_relaxed(&chain_of(have)->base), base))) {
 			chain_enter(slot, r);
 			set_bits(path, level, base);
 			return 0;
 		}
-		if (have & CHAIN)
+		if (is_chain(have))
 			child = expand(n, slot, level + 1);
 		if (child == NULL)
 			return -ENOMEM;
@@ -347,7 +365,7 @@ int index_insert(struct index *ix, struct range *r)
 }
 
 /* Take @r out of the chain in *@slot. Region lock held. */
-static bool chain_leave(struct node *n, _Atomic uintptr_t *slot, struct range *r)
+static bool chain_leave(struct node *n, void *_Atomic *slot, struct range *r)
 {
 	struct range *prev = NULL, *at = chain_of(load_relaxed(slot)), *next;
 
@@ -362,7 +380,7 @@ static bool chain_leave(struct node *n, _Atomic uintptr_t *slot, struct range *r
 	if (prev != NULL)
 		store_release(&prev->index_next, next);
 	else
-		store_release(slot, next != NULL ? (uintptr_t)next | CHAIN : 0);
+		store_release(slot, slot_of(next));
 	take_note(n);
 	return true;
 }
@@ -375,19 +393,19 @@ static bool region_remove(struct node **path, struct range *r)
 
 	for (;;) {
 		struct node *n = path[level];
-		_Atomic uintptr_t *slot = &n->slot[digit(base, level)];
-		uintptr_t have = load_relaxed(slot);
+		void *_Atomic *slot = &n->slot[digit(base, level)];
+		void *have = load_relaxed(slot);
 
-		if (have & CHAIN) {
+		if (is_chain(have)) {
 			if (!chain_leave(n, slot, r))
 				return false;
 			if (load_relaxed(slot) == 0)
 				clear_bits(path, level, base);
 			return true;
 		}
-		if (have == 0)
+		if (have == NULL)
 			return false;
-		path[++level] = child_of(have);
+		path[++level] = have;
 	}
 }
 

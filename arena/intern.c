@@ -13,27 +13,27 @@
 #include "arena/atomics.h"
 #include "arena/slab.h"
 
-#define BUCKETS		4096
-#define BLOCK_ENTRIES	1024
-#define BLOCKS		1024
-#define STRINGS_BYTES	((size_t)64 << 10)
+#define BUCKETS	      4096
+#define BLOCK_ENTRIES 1024
+#define BLOCKS	      1024
+#define STRINGS_BYTES ((size_t)64 << 10)
 
 struct entry {
 	const char *string;
 	uint32_t hash;
-	uint32_t next;		/* in the bucket, 0: last */
+	uint32_t next; /* in the bucket, 0: last */
 };
 
 static _Atomic uint32_t buckets[BUCKETS];
 static struct entry *_Atomic blocks[BLOCKS];
 static struct spinlock lock = SPINLOCK_INIT;
-static uint32_t newest;			/* guarded by lock, as the two below */
-static char *strings;			/* unused rest of the newest string page */
+static uint32_t newest; /* guarded by lock, as the two below */
+static char *strings;	/* unused rest of the newest string page */
 static size_t strings_bytes;
 
 static uint32_t hash_of(const char *s)
 {
-	uint32_t h = 2166136261u;	/* FNV-1a */
+	uint32_t h = 2166136261u; /* FNV-1a */
 
 	for (; *s != '\0'; s++)
 		h = (h ^ (unsigned char)*s) * 16777619u;
@@ -111,7 +111,8 @@ static uint32_t add(const char *s, uint32_t hash)
 
 	if (copy == NULL)
 		return 0;
-	*e = (struct entry){ .string = copy, .hash = hash,
+	*e = (struct entry){ .string = copy,
+			     .hash = hash,
 			     .next = load_relaxed(&buckets[hash % BUCKETS]) };
 	/* Publishes the entry; pairs with the load in find(). */
 	store_release(&buckets[hash % BUCKETS], ++newest);

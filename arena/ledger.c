@@ -16,7 +16,7 @@
 #include "arena/range.h"
 #include "arena/slab.h"
 
-#define CLAIMS	64	/* ranges claimed under a list lock at once */
+#define CLAIMS 64 /* ranges claimed under a list lock at once */
 
 static struct index *asleep;
 static _Atomic uint32_t asleep_count;
@@ -176,8 +176,7 @@ unsigned ledger_close_context(uint64_t context)
 	return total;
 }
 
-void ledger_scope_begin(enum range_kind kind, uint64_t scope, uint32_t stack,
-			struct unmap_batch *b)
+void ledger_scope_begin(enum range_kind kind, uint64_t scope, uint32_t stack, struct unmap_batch *b)
 {
 	struct range *claimed[CLAIMS];
 	unsigned count;
@@ -269,5 +268,7 @@ void ledger_written(uint64_t addr)
 
 void ledger_undefine_scope(uint64_t scope)
 {
+	ledger_holders_lock();
 	range_undefine_some(RANGE_MAPPED, scope);
+	ledger_holders_unlock();
 }

@@ -174,7 +174,7 @@ enum range_health {
 };
 enum range_health ledger_health(struct range *owner, uint64_t generation, uint64_t addr);
 
-/* The holders lock: graph.c adds and removes holders under it; ledger.c walks them under it. */
+/* The holders lock: exec.c adds and removes holders under it; range.c marks them under it. */
 void ledger_holders_lock(void);
 void ledger_holders_unlock(void);
 /* @brief Add/remove @e as holder of @owner. Holders lock held. @return 0 or -ENOMEM. */

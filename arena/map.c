@@ -9,7 +9,7 @@
 
 #include "arena/slab.h"
 
-#define CAP_MIN 256	/* one page of slots */
+#define CAP_MIN 256 /* one page of slots */
 
 static uint32_t home(const struct map *m, uint64_t key)
 {
@@ -67,7 +67,7 @@ void map_remove(struct map *m, uint64_t key)
 	if (!m->cap || !key || !probe(m, key)->key)
 		return;
 	gap = (uint32_t)(probe(m, key) - m->slots);
-	/* Move later entries of the run into the gap unless that would put them before their home. */
+	/* Later entries of the run move into the gap, but never before their home. */
 	for (at = (gap + 1) & (m->cap - 1); m->slots[at].key; at = (at + 1) & (m->cap - 1)) {
 		uint32_t from_home = (at - home(m, m->slots[at].key)) & (m->cap - 1);
 

@@ -5,8 +5,14 @@
 
 #include <stdint.h>
 
-struct map_slot { uint64_t key; void *value; };
-struct map { struct map_slot *slots; uint32_t cap, count; };	/* zeroed: empty */
+struct map_slot {
+	uint64_t key;
+	void *value;
+};
+struct map {
+	struct map_slot *slots;
+	uint32_t cap, count;
+}; /* zeroed: empty */
 
 /* @return NULL when there is no such key. */
 void *map_get(const struct map *m, uint64_t key);

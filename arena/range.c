@@ -20,7 +20,7 @@
 #include "arena/slab.h"
 
 struct kind_list {
-	struct spinlock lock;	/* guards the rest */
+	struct spinlock lock; /* guards the rest */
 	struct range *head;
 	uint64_t live, bytes, opened, closed;
 };
@@ -202,8 +202,8 @@ static bool go_live(struct range *r)
 bool range_enter(struct range *r)
 {
 	enlist(r);
-	event_emit(.kind = r->kind == RANGE_MAPPED ? EVENT_MAP : EVENT_ALLOC,
-		   .address = r->base, .size_bytes = r->size_bytes, .serial = r->generation,
+	event_emit(.kind = r->kind == RANGE_MAPPED ? EVENT_MAP : EVENT_ALLOC, .address = r->base,
+		   .size_bytes = r->size_bytes, .serial = r->generation,
 		   .what = range_kind_name(r->kind), .stack = r->stack_open);
 	return go_live(r);
 }
@@ -225,7 +225,8 @@ unsigned range_claim_some(enum range_kind kind, uint64_t context, uint64_t scope
 	spin_lock(&l->lock);
 	for (struct range *r = l->head; r != NULL && count < max; r = r->all_next)
 		if (((context != 0 && r->context == context) ||
-		     (scope != 0 && r->scope == scope)) && range_claim(r))
+		     (scope != 0 && r->scope == scope)) &&
+		    range_claim(r))
 			out[count++] = r;
 	spin_unlock(&l->lock);
 	return count;
@@ -259,8 +260,8 @@ void range_gone(struct range *r, bool tell)
 	delist(r);
 	/* Pairs with the loads of state in look-ups and in exec.c. */
 	store_release(&r->state, RANGE_DEAD);
-	event_emit(.kind = r->kind == RANGE_MAPPED ? EVENT_UNMAP : EVENT_FREE,
-		   .address = r->base, .size_bytes = r->size_bytes, .serial = r->generation,
+	event_emit(.kind = r->kind == RANGE_MAPPED ? EVENT_UNMAP : EVENT_FREE, .address = r->base,
+		   .size_bytes = r->size_bytes, .serial = r->generation,
 		   .what = range_kind_name(r->kind), .stack = stack);
 	if (r->kind == RANGE_MAPPED)
 		vmm_note_unmapped(r);
@@ -274,10 +275,12 @@ void range_gone(struct range *r, bool tell)
 uint64_t range_look(const struct index *ix, enum range_state state, uint64_t addr,
 		    struct range_view *v)
 {
-	struct range *r = index_floor(ix, addr);
 	uint64_t generation;
+	struct range *r;
 	bool right;
 
+again:
+	r = index_floor(ix, addr);
 	if (r == NULL)
 		return 0;
 	/* Pairs with the store in range_new(). A free object has no owner to look at. */
@@ -293,11 +296,15 @@ uint64_t range_look(const struct index *ix, enum range_state state, uint64_t add
 	right = load_relaxed(&r->state) == state;
 	/* Pairs with the store in reuse(): unchanged, all of the above is of one life. */
 	fence_acquire();
-	return right && load_relaxed(&r->generation) == generation ? generation : 0;
+	if (!right || load_relaxed(&r->generation) != generation)
+		return 0;
+	/* Reused elsewhere since the search: not the floor of anything here. */
+	if (v->base > addr)
+		goto again;
+	return generation;
 }
 
-void range_retire(struct index *ix, uint64_t base, uint64_t size_bytes,
-		  const struct range *owner)
+void range_retire(struct index *ix, uint64_t base, uint64_t size_bytes, const struct range *owner)
 {
 	uint64_t last = base + size_bytes - 1, generation;
 	struct range_view v;
@@ -331,8 +338,7 @@ void range_undefine(struct range *r)
 
 void range_define(struct range *r)
 {
-	if (load_relaxed(&r->content_undefined) != 0 &&
-	    swap_acq_rel(&r->content_undefined, 0) != 0)
+	if (load_relaxed(&r->content_undefined) != 0 && swap_acq_rel(&r->content_undefined, 0) != 0)
 		add_relaxed(&ledger_undefined_count, (uint32_t)-1);
 }
 
@@ -343,8 +349,10 @@ void range_undefine_some(enum range_kind kind, uint64_t scope)
 	/* Under the lock, so that delist() comes before or after, and the count stays right. */
 	spin_lock(&l->lock);
 	for (struct range *r = l->head; r != NULL; r = r->all_next)
-		if (r->scope == scope)
+		if (r->scope == scope) {
 			range_undefine(r);
+			exec_mark_holders(r->owner);
+		}
 	spin_unlock(&l->lock);
 }
 
@@ -379,8 +387,8 @@ int ledger_hold(struct range *owner, struct exec *e)
 {
 	uint32_t count = load_relaxed(&owner->holders_count);
 
-	if (pages_grow(&owner->holders, &owner->holders_cap, count + 1,
-		       sizeof(*owner->holders)) != 0)
+	if (pages_grow(&owner->holders, &owner->holders_cap, count + 1, sizeof(*owner->holders)) !=
+	    0)
 		return -ENOMEM;
 	owner->holders[count].exec = e;
 	store_relaxed(&owner->holders_count, count + 1);

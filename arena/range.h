@@ -63,7 +63,8 @@ static inline bool range_view_has(const struct range_view *v, uint64_t addr)
 void range_retire(struct index *ix, uint64_t base, uint64_t size_bytes,
 		  const struct range *owner);
 
-/* @brief Set content_undefined on all live ranges of @kind and @scope. */
+/* @brief Set content_undefined on all live ranges of @kind and @scope, and have their holders
+ * judged. Holders lock held. */
 void range_undefine_some(enum range_kind kind, uint64_t scope);
 void range_undefine(struct range *r);
 void range_define(struct range *r);

@@ -15,10 +15,10 @@
 
 #include "arena/slab.h"
 
-#define PAGE_BYTES	((size_t)4096)
+#define PAGE_BYTES ((size_t)4096)
 /* Small pools map little; a pool that grows doubles up to the size of a huge page. */
-#define CHUNK_MIN_BYTES	((size_t)64 << 10)
-#define CHUNK_MAX_BYTES	((size_t)2 << 20)
+#define CHUNK_MIN_BYTES ((size_t)64 << 10)
+#define CHUNK_MAX_BYTES ((size_t)2 << 20)
 
 static counter_t bytes_mapped;
 
@@ -56,7 +56,7 @@ static char *map_huge(void)
 
 	if (p == NULL)
 		return NULL;
-	start = (char *)round_up((uintptr_t)p, CHUNK_MAX_BYTES);
+	start = p + (-(uintptr_t)p & (CHUNK_MAX_BYTES - 1));
 	unmap(p, (size_t)(start - p));
 	unmap(start + CHUNK_MAX_BYTES, (size_t)(p + CHUNK_MAX_BYTES - start));
 	madvise(start, CHUNK_MAX_BYTES, MADV_HUGEPAGE);
@@ -70,8 +70,9 @@ static size_t chunk_bytes(const struct slab *s)
 
 	if (want < s->object_bytes)
 		want = s->object_bytes;
-	return want >= CHUNK_MAX_BYTES ? CHUNK_MAX_BYTES :
-	       want <= CHUNK_MIN_BYTES ? CHUNK_MIN_BYTES : round_up(want, PAGE_BYTES);
+	return want >= CHUNK_MAX_BYTES	 ? CHUNK_MAX_BYTES
+	       : want <= CHUNK_MIN_BYTES ? CHUNK_MIN_BYTES
+					 : round_up(want, PAGE_BYTES);
 }
 
 /* A free object's link lies in its last 8 bytes, which no reader of a stale pointer looks at. */
@@ -142,7 +143,7 @@ void slab_put(struct slab *s, void *object)
 
 /* Size classes of small arrays: 64 << class bytes. */
 #define CLASS_COUNT	6
-#define CLASS_MAX_BYTES	((size_t)64 << (CLASS_COUNT - 1))
+#define CLASS_MAX_BYTES ((size_t)64 << (CLASS_COUNT - 1))
 
 static struct slab classes[CLASS_COUNT] = {
 	{ .object_bytes = 64 },	 { .object_bytes = 128 },  { .object_bytes = 256 },
@@ -171,6 +172,8 @@ void *pages_get(size_t size_bytes)
 	size_t room_bytes = room(size_bytes);
 	void *p;
 
+	if (size_bytes > PTRDIFF_MAX)
+		return NULL;
 	if (room_bytes > CLASS_MAX_BYTES)
 		return map(room_bytes);
 	p = slab_get(class_of(room_bytes));
@@ -200,7 +203,7 @@ uint64_t slab_bytes(void)
  */
 int pages_grow(void *array, uint32_t *cap, uint32_t need, size_t elem_bytes)
 {
-	size_t used_bytes = *cap * elem_bytes, room_bytes;
+	size_t used_bytes = *cap * elem_bytes, want_bytes, room_bytes;
 	uint64_t want = need;
 	void *old, *p;
 
@@ -208,7 +211,9 @@ int pages_grow(void *array, uint32_t *cap, uint32_t need, size_t elem_bytes)
 		return 0;
 	if (want < (uint64_t)*cap * 2)
 		want = (uint64_t)*cap * 2;
-	room_bytes = room(want * elem_bytes);
+	if (__builtin_mul_overflow(want, elem_bytes, &want_bytes) || want_bytes > PTRDIFF_MAX)
+		return -ENOMEM;
+	room_bytes = room(want_bytes);
 	if (room_bytes / elem_bytes > UINT32_MAX)
 		return -ENOMEM;
 	p = pages_get(room_bytes);

@@ -14,11 +14,11 @@
 #include "arena/exec.h"
 #include "arena/sync.h"
 
-#define SLOTS		16384	/* handles that one process uses in its life, most are reused */
-#define PROBES		64
+#define SLOTS  16384 /* handles that one process uses in its life, most are reused */
+#define PROBES 64
 
 struct slot {
-	_Atomic uint64_t key;		/* handle + 1, 0: unused */
+	_Atomic uint64_t key; /* handle + 1, 0: unused */
 	_Atomic uint64_t ticket;
 };
 
@@ -28,8 +28,8 @@ struct table {
 };
 
 /* Untouched pages of these cost nothing. */
-static struct table streams;	/* newest synchronisation of the stream */
-static struct table events;	/* when it was recorded, 0: not known */
+static struct table streams; /* newest synchronisation of the stream */
+static struct table events;  /* when it was recorded, 0: not known */
 static _Atomic uint64_t all_done;
 
 _Atomic uint64_t sync_now;

@@ -21,8 +21,8 @@ void sync_event_recorded(uint64_t event);
 void sync_event_done(uint64_t event);
 void sync_event_forget(uint64_t event);
 void sync_stream_forget(uint64_t stream);
-/* @brief Is a launch on @stream stamped @ticket known to be done? Unknown streams (destroyed
- * since): true. */
+/* @brief Is a launch on @stream stamped @ticket known to be done? True if the stream was destroyed
+ * since, or is one of too many to be remembered; false if nobody ever synchronised it. */
 bool sync_proven(uint64_t stream, uint64_t ticket);
 
 #endif

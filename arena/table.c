@@ -13,10 +13,10 @@
 #include "arena/ledger.h"
 #include "arena/slab.h"
 
-#define TABLE_LOG2_MIN	6
+#define TABLE_LOG2_MIN 6
 
 struct table {
-	unsigned shift;			/* 64 - log2 of the number of buckets */
+	unsigned shift; /* 64 - log2 of the number of buckets */
 	struct exec *_Atomic *buckets;
 };
 
@@ -24,7 +24,7 @@ static struct exec *_Atomic first_buckets[1 << TABLE_LOG2_MIN];
 static struct table first_table = { 64 - TABLE_LOG2_MIN, first_buckets };
 static struct table *_Atomic table = &first_table;
 static _Atomic uint64_t version;
-static uint64_t live;		/* guarded by the holders lock */
+static uint64_t live; /* guarded by the holders lock */
 
 static struct exec *_Atomic *bucket(const struct table *t, uint64_t handle)
 {
@@ -79,22 +79,22 @@ static void chains_close(void)
 
 static void grow(void)
 {
-	struct table *old = load_relaxed(&table), *new;
+	struct table *old = load_relaxed(&table), *bigger;
 	size_t old_count = (size_t)1 << (64 - old->shift);
 	/* One piece: the table and its buckets. */
-	char *p = pages_get(sizeof(*new) + 2 * old_count * sizeof(*new->buckets));
+	char *p = pages_get(sizeof(*bigger) + 2 * old_count * sizeof(*bigger->buckets));
 
 	if (!p)
-		return;		/* longer chains do no harm */
-	new = (struct table *)p;
-	new->shift = old->shift - 1;
-	new->buckets = (struct exec *_Atomic *)(p + sizeof(*new));
+		return; /* longer chains do no harm */
+	bigger = (struct table *)p;
+	bigger->shift = old->shift - 1;
+	bigger->buckets = (struct exec * _Atomic *)(p + sizeof(*bigger));
 	chains_open();
 	for (size_t i = 0; i < old_count; i++) {
 		struct exec *e = load_relaxed(&old->buckets[i]), *next;
 
 		for (; e; e = next) {
-			struct exec *_Atomic *to = bucket(new, load_relaxed(&e->handle));
+			struct exec *_Atomic *to = bucket(bigger, load_relaxed(&e->handle));
 
 			next = load_relaxed(&e->next);
 			/* Release: a reader that comes here this way sees the odd version. */
@@ -103,7 +103,7 @@ static void grow(void)
 		}
 	}
 	/* Pairs with the acquire in table_find(): the buckets are filled. */
-	store_release(&table, new);
+	store_release(&table, bigger);
 	chains_close();
 }
 

@@ -15,9 +15,11 @@
 #include "arena/range.h"
 #include "arena/slab.h"
 
-#define SPANS	15
+#define SPANS 15
 
-struct span { uint64_t start, end; };
+struct span {
+	uint64_t start, end;
+};
 
 /* Spans that do not touch, in no order. When they are too many, two become one with their gap:
  * an advisory too much, never one too few. */
@@ -27,7 +29,7 @@ struct unmapped {
 };
 
 static struct slab histories = SLAB_INIT(struct unmapped);
-static struct spinlock history_lock = SPINLOCK_INIT;	/* guards all histories */
+static struct spinlock history_lock = SPINLOCK_INIT; /* guards all histories */
 
 static bool touch(const struct span *a, const struct span *b)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of what could not be seen (coverage.def), with a few names for the report. Any thread. */
+/* Counters of what could not be seen (coverage.def), and a few names of it. Any thread. */
 #ifndef SHIM_COVERAGE_H
 #define SHIM_COVERAGE_H
 

@@ -6,8 +6,9 @@
  * GLIBC_PRIVATE symbols) depends on the C library's age or on what other preloads export. The
  * list of loaded objects and their hash tables depend on neither.
  *
- * Compiled without sanitizers, as it runs before their runtime is up. Results are words that are
- * the same whoever computes them: threads that race store equal values. Any thread.
+ * Compiled without sanitizers, as it runs before their runtime is up, and for the same reason the
+ * path to elf_libc() calls nothing that anybody interposes. Results are words that are the same
+ * whoever computes them: threads that race store equal values. Any thread.
  */
 #include "shim/elf.h"
 
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 /* glibc relocates the pointers of a dynamic section in place, except in read-only ones. */
 static const void *at(ElfW(Addr) bias, ElfW(Addr) pointer)
@@ -63,20 +65,31 @@ struct elf_object elf_read_map(const struct link_map *map)
 	return read_dynamic(map->l_addr, map->l_ld);
 }
 
-/* The program is the first object; the linker left its list in the program's DT_DEBUG. (The
- * symbol _r_debug would be the same, and one more DT_NEEDED.) */
-static int read_program(struct dl_phdr_info *info, size_t size, void *debug)
-{
-	*(const struct r_debug_extended **)debug = elf_read_phdr(info).debug;
-	return 1;
-}
-
+/*
+ * The linker left its list in the DT_DEBUG of the program, whose headers the kernel tells. (The
+ * symbol _r_debug would be the same, and one more DT_NEEDED; dl_iterate_phdr is interposed by
+ * sanitizers, whose own start comes by here before they are ready.)
+ */
 const struct r_debug_extended *elf_debug(void)
 {
-	const struct r_debug_extended *debug = NULL;
+	struct dl_phdr_info program = {
+		.dlpi_phdr = (const ElfW(Phdr) *)getauxval(AT_PHDR),
+		.dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM),
+	};
 
-	dl_iterate_phdr(read_program, &debug);
-	return debug;
+	for (int i = 0; i < program.dlpi_phnum; i++)
+		if (program.dlpi_phdr[i].p_type == PT_PHDR)
+			program.dlpi_addr =
+				(ElfW(Addr))program.dlpi_phdr - program.dlpi_phdr[i].p_vaddr;
+	return elf_read_phdr(&program).debug;
+}
+
+/* strcmp is interposed, too. */
+static bool same(const char *a, const char *b)
+{
+	for (; *a && *a == *b; a++)
+		b++;
+	return *a == *b;
 }
 
 static bool is_function(const struct elf_object *o, uint32_t index, const char *name)
@@ -84,7 +97,7 @@ static bool is_function(const struct elf_object *o, uint32_t index, const char *
 	const ElfW(Sym) *s = &o->symbols[index];
 
 	return s->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(s->st_info) == STT_FUNC &&
-	       strcmp(o->strings + s->st_name, name) == 0;
+	       same(o->strings + s->st_name, name);
 }
 
 static uint32_t find_gnu(const struct elf_object *o, const char *name)
@@ -159,7 +172,7 @@ static void *libc_function(const char *name)
 		for (const struct link_map *m = debug->base.r_map; m && !p; m = m->l_next) {
 			struct elf_object o = elf_read_map(m);
 
-			if (strcmp(o.soname, homes[i]) == 0)
+			if (same(o.soname, homes[i]))
 				p = elf_function(&o, name);
 		}
 	}

@@ -4,6 +4,7 @@
  *
  * A launch is read right after the driver captured it, from the node that it became: its
  * parameters mean now what they will never mean again if memory is freed before instantiate.
+ * What no wrapper saw is read when the capture ends.
  *
  * The table of origin streams exists to keep captures_active right: it counts begins that were
  * not ended, however a capture ends. When it is full, a capture is simply not counted; the others
@@ -213,10 +214,12 @@ static void ended(uint64_t stream, CUresult rc, const CUgraph *graph)
 	if (rc != CUDA_SUCCESS && still_captures(stream))
 		return;
 	old = leave(stream);
-	if (rc == CUDA_SUCCESS && graph)
+	if (rc == CUDA_SUCCESS && graph) {
+		walk_missing_births(*graph);
 		emit_captured(*graph);
-	else if (rc != CUDA_SUCCESS && old.owned)
+	} else if (rc != CUDA_SUCCESS && old.owned) {
 		nested_forget_graph(old.graph);
+	}
 }
 
 void capture_stream_gone(uint64_t stream)

@@ -19,8 +19,8 @@
 
 static bool copies_watched(void)
 {
-	return __builtin_expect((load_relaxed(&captures_active) |
-				 load_relaxed(&ledger_undefined_count)) != 0, 0);
+	return __builtin_expect(
+		(load_relaxed(&captures_active) | load_relaxed(&ledger_undefined_count)) != 0, 0);
 }
 
 /* Is the call a node? Then it has written nothing yet. */
@@ -63,16 +63,17 @@ static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_
 
 /* Where a pitched copy begins to write; 0: not at a device address. All generations of the
  * structs have these names. */
-#define TO_DEVICE(c)                                                                          \
+#define TO_DEVICE(c) \
 	((c)->dstMemoryType == CU_MEMORYTYPE_DEVICE || (c)->dstMemoryType == CU_MEMORYTYPE_UNIFIED)
-#define DST_2D(c)                                                                             \
-	(TO_DEVICE(c) ? (uint64_t)(c)->dstDevice + (uint64_t)(c)->dstY * (c)->dstPitch +      \
-				(c)->dstXInBytes                                              \
+#define DST_2D(c)                                                                        \
+	(TO_DEVICE(c) ? (uint64_t)(c)->dstDevice + (uint64_t)(c)->dstY * (c)->dstPitch + \
+				(c)->dstXInBytes                                         \
 		      : 0)
-#define DST_3D(c)                                                                             \
+#define DST_3D(c) \
 	(TO_DEVICE(c) ? DST_2D(c) + (uint64_t)(c)->dstZ * (c)->dstHeight * (c)->dstPitch : 0)
 
 /* What a successful call did; S is its stream. */
+/* clang-format off */
 #define WRITES_cuMemcpy(S)		wrote(dst, NO_STREAM)
 #define WRITES_cuMemcpyAsync(S)		wrote(dst, S(hStream))
 #define WRITES_cuMemcpyPeer(S)		wrote(dstDevice, NO_STREAM)
@@ -104,24 +105,25 @@ static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_
 #define WRITES_cuMemsetD2D8Async(S)	wrote(dstDevice, S(hStream))
 #define WRITES_cuMemsetD2D16Async(S)	wrote(dstDevice, S(hStream))
 #define WRITES_cuMemsetD2D32Async(S)	wrote(dstDevice, S(hStream))
+/* clang-format on */
 
-#define STREAM_OF(s)		STREAM_LEGACY(s)
-#define STREAM_OF_ptsz(s)	STREAM_PER_THREAD(s)
+#define STREAM_OF(s)	  STREAM_LEGACY(s)
+#define STREAM_OF_ptsz(s) STREAM_PER_THREAD(s)
 
-#define WRAPPER_BODY(base, suffix, stream, params, args)                                      \
-	CUresult CUDAAPI base##suffix##stream params                                          \
-	{                                                                                     \
-		bool on = record_on(base##suffix##stream);                                    \
-		CUresult rc = REAL(base##suffix##stream) args;                                \
-                                                                                              \
-		if (on && rc == CUDA_SUCCESS && copies_watched())                             \
-			WRITES_##base(STREAM_OF##stream);                                     \
-		return rc;                                                                    \
+#define WRAPPER_BODY(base, suffix, stream, params, args)          \
+	CUresult CUDAAPI base##suffix##stream params              \
+	{                                                         \
+		bool on = record_on(base##suffix##stream);        \
+		CUresult rc = REAL(base##suffix##stream) args;    \
+                                                                  \
+		if (on && rc == CUDA_SUCCESS && copies_watched()) \
+			WRITES_##base(STREAM_OF##stream);         \
+		return rc;                                        \
 	}
 #define WRAPPER_PASS(base, suffix, stream, params, args)
 
 /* Rows of this family; those of the others expand to nothing. */
-#define FAMILY_ROW_COPY(kind, ...)	WRAPPER_##kind(__VA_ARGS__)
+#define FAMILY_ROW_COPY(kind, ...) WRAPPER_##kind(__VA_ARGS__)
 #define FAMILY_ROW_LOOKUP(...)
 #define FAMILY_ROW_MEM(...)
 #define FAMILY_ROW_HOST(...)
@@ -135,7 +137,7 @@ static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_
 #define FAMILY_ROW_LAUNCH(...)
 #define FAMILY_ROW_TENSOR(...)
 #define FAMILY_ROW_SYNC(...)
-#define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
+#define HOOK(base, suffix, since, stream, family, kind, doc, params, args) \
 	FAMILY_ROW_##family(kind, base, suffix, stream, params, args)
 #include "shim/hooks.def"
 #undef HOOK

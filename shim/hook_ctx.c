@@ -13,7 +13,7 @@
 
 #include "shim/record.h"
 
-#define DEVICES_MAX	256
+#define DEVICES_MAX 256
 
 static _Atomic uint64_t primary_contexts[DEVICES_MAX];
 

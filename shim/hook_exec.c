@@ -30,7 +30,7 @@ static void opened(CUgraphExec exec, CUgraph graph, uint64_t flags)
 		bool on = record_on(symbol);                             \
 		CUresult rc = REAL(symbol) args;                         \
                                                                          \
-		if (on && rc == CUDA_SUCCESS)                            \
+		if (on && rc == CUDA_SUCCESS && phGraphExec)             \
 			ERRNO_KEPT(opened(*phGraphExec, hGraph, flags)); \
 		return rc;                                               \
 	}

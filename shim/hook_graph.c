@@ -4,7 +4,8 @@
  *
  * A node is read from the driver right after it was made or changed, so that all generations of a
  * call share one reader (walk.c). What is destroyed is forgotten before the driver is asked, as
- * its handles may come back at once.
+ * its handles may come back at once. Out-parameters are looked at only if they are there: what a
+ * driver takes NULL for is its own affair.
  *
  * Any thread.
  */
@@ -14,15 +15,15 @@
 
 /* ---- nodes that are made ---- */
 
-#define ADD(symbol, params, args)                         \
-	CUresult symbol params                            \
-	{                                                 \
-		bool on = record_on(symbol);              \
-		CUresult rc = REAL(symbol) args;          \
-                                                          \
-		if (on && rc == CUDA_SUCCESS)             \
-			walk_birth(hGraph, *phGraphNode); \
-		return rc;                                \
+#define ADD(symbol, params, args)                            \
+	CUresult symbol params                               \
+	{                                                    \
+		bool on = record_on(symbol);                 \
+		CUresult rc = REAL(symbol) args;             \
+                                                             \
+		if (on && rc == CUDA_SUCCESS && phGraphNode) \
+			walk_birth(hGraph, *phGraphNode);    \
+		return rc;                                   \
 	}
 
 #define ADD_PLACE                                                                  \
@@ -50,7 +51,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	bool on = record_on(cuGraphAddChildGraphNode);
 	CUresult rc = REAL(cuGraphAddChildGraphNode)(ADD_PLACE_ARGS, childGraph);
 
-	if (on && rc == CUDA_SUCCESS)
+	if (on && rc == CUDA_SUCCESS && phGraphNode)
 		walk_child_births(hGraph, *phGraphNode, childGraph);
 	return rc;
 }
@@ -84,7 +85,7 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
 	CUgraph child = child_of(nodeParams);
 	CUresult rc = REAL(cuGraphAddNode)(ADD_PLACE_ARGS, nodeParams);
 
-	if (on && rc == CUDA_SUCCESS)
+	if (on && rc == CUDA_SUCCESS && phGraphNode)
 		added(hGraph, *phGraphNode, nodeParams, child);
 	return rc;
 }
@@ -98,7 +99,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 	CUresult rc = REAL(cuGraphAddNode_v2)(phGraphNode, hGraph, dependencies, dependencyData,
 					      numDependencies, nodeParams);
 
-	if (on && rc == CUDA_SUCCESS)
+	if (on && rc == CUDA_SUCCESS && phGraphNode)
 		added(hGraph, *phGraphNode, nodeParams, child);
 	return rc;
 }
@@ -130,7 +131,7 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 	bool on = record_on(cuGraphClone);
 	CUresult rc = REAL(cuGraphClone)(phGraphClone, originalGraph);
 
-	if (on && rc == CUDA_SUCCESS)
+	if (on && rc == CUDA_SUCCESS && phGraphClone)
 		walk_copy_births(originalGraph, *phGraphClone, true);
 	return rc;
 }

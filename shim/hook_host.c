@@ -8,10 +8,13 @@
  */
 #include "shim/record.h"
 
-#define ADDRESS(p)	((uint64_t)(uintptr_t)(p))
+#define ADDRESS(p) ((uint64_t)(uintptr_t)(p))
 
 /* What one call frees: the host range and its aliases. */
-struct host_close { struct range *range; struct unmap_batch aliases; };
+struct host_close {
+	struct range *range;
+	struct unmap_batch aliases;
+};
 
 static struct host_close host_close(void *p)
 {

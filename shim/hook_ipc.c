@@ -14,10 +14,13 @@
 #include "arena/slab.h"
 #include "shim/record.h"
 
-struct ipc_open { uint64_t base; uint64_t opens; };
+struct ipc_open {
+	uint64_t base;
+	uint64_t opens;
+};
 
 static pthread_mutex_t ipc_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ipc_open *ipc_opens;	/* guarded by ipc_lock, as the two below */
+static struct ipc_open *ipc_opens; /* guarded by ipc_lock, as the two below */
 static uint32_t ipc_count, ipc_cap;
 
 /* The entry of @base, or NULL. ipc_lock held. */

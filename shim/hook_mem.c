@@ -43,8 +43,8 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wi
 				    size_t Height, unsigned int ElementSizeBytes)
 {
 	bool on = record_on(cuMemAllocPitch_v2);
-	CUresult rc = REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height,
-					       ElementSizeBytes);
+	CUresult rc =
+		REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 
 	if (on && rc == CUDA_SUCCESS)
 		record_open(RANGE_DEVICE, *dptr, *pPitch * Height, 0);

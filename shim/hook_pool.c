@@ -60,8 +60,8 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUm
 	return rc;
 }
 
-CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
-					      CUmemoryPool pool, CUstream hStream)
+CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+					      CUstream hStream)
 {
 	bool on = record_on(cuMemAllocFromPoolAsync_ptsz);
 	CUresult rc = REAL(cuMemAllocFromPoolAsync_ptsz)(dptr, bytesize, pool, hStream);

@@ -13,7 +13,7 @@
 #include "shim/hook_sync.h"
 #include "shim/record.h"
 
-#define EVENT(e)	((uint64_t)(uintptr_t)(e))
+#define EVENT(e) ((uint64_t)(uintptr_t)(e))
 
 /*
  * The legacy stream stands for every blocking stream of its context: while anything captures,

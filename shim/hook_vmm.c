@@ -82,8 +82,8 @@ CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_
 				    size_t size, unsigned long long flags)
 {
 	bool on = record_on(cuMulticastBindMem);
-	CUresult rc = REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size,
-					       flags);
+	CUresult rc =
+		REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags);
 
 	if (on && rc == CUDA_SUCCESS)
 		multicast_changed(mcHandle);

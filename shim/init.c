@@ -9,7 +9,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "arena/arena.h"
@@ -24,9 +24,14 @@
 #include "shim/options.h"
 #include "shim/outside.h"
 #include "shim/shim.h"
+#include "shim/stacks.h"
 
 /* What ARENA_GATE=abort ends the process with. */
 #define EXIT_ABORTED	86
+
+/* How long a thread waits for another one's start. Without an end it could wait for ever: in the
+ * constructor of a library, it holds a lock of the loader that the start needs. */
+#define START_WAIT_MS	500
 
 _Atomic int shim_state;
 _Thread_local unsigned shim_inside;
@@ -42,8 +47,12 @@ int arena_abi(void)
 static void on_finding(const struct finding *f)
 {
 	bool fatal = finding_severity(f->kind) == SEVERITY_ERROR;
+	struct finding told = *f;
 
-	report_finding(f);
+	/* A launch is judged too often to have its stack taken beforehand. */
+	if (told.stack == 0)
+		told.stack = stack_here(STACK_FINDING);
+	report_finding(&told);
 	if (fatal && option_value(OPTION_GATE) == GATE_ABORT) {
 		outside_exit();
 		_exit(EXIT_ABORTED);
@@ -80,6 +89,7 @@ static int start(void)
 		return SHIM_OFF;
 	}
 	guard_refuses = option_value(OPTION_GATE) >= GATE_STRICT;
+	exec_limit_bytes = option_value(OPTION_GRAPH_MIB) << 20;
 	device.stream_busy = sync_stream_busy;
 	device.finding = on_finding;
 	device.event = option_value(OPTION_TRACE) ? report_event : NULL;
@@ -88,9 +98,24 @@ static int start(void)
 	return SHIM_ON;
 }
 
+static bool wait_for_start(void)
+{
+	static const struct timespec millisecond = { .tv_nsec = 1000000 };
+
+	for (int i = 0; load_acquire(&shim_state) == SHIM_STARTING; i++) {
+		if (i == START_WAIT_MS) {
+			report_unproven("calls passed by while the shim was starting");
+			return false;
+		}
+		nanosleep(&millisecond, NULL);
+	}
+	return load_acquire(&shim_state) == SHIM_ON;
+}
+
 __attribute__((cold)) bool shim_start(void)
 {
 	int expected = SHIM_UNSTARTED, error = errno;
+	bool on;
 
 	/* The start asks the driver something, and comes by here again. */
 	if (shim_inside)
@@ -101,10 +126,9 @@ __attribute__((cold)) bool shim_start(void)
 		store_release(&shim_state, start());
 		shim_inside--;
 	}
-	while (load_acquire(&shim_state) == SHIM_STARTING)
-		sched_yield();
+	on = wait_for_start();
 	errno = error;
-	return load_acquire(&shim_state) == SHIM_ON;
+	return on;
 }
 
 __attribute__((cold)) void shim_off(const char *why)

@@ -22,7 +22,7 @@
 static const char closing[] = " (further ones are not shown)";
 static const char cut[] = "...";
 
-/* A message is one line: what an environment variable or a path brings along cannot start another. */
+/* A message is one line: what a variable or a path brings along cannot start another. */
 static void blank_controls(char *s)
 {
 	for (; *s; s++)

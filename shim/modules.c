@@ -27,7 +27,7 @@
 extern __typeof(_dl_find_object) _dl_find_object __attribute__((weak));
 
 struct known {
-	uintptr_t bias;		/* load bias, and the name that the loader knows it by (interned): */
+	uintptr_t bias;		/* load bias, and the loader's name for it (interned): */
 	uint32_t name;		/* together they tell one object from another */
 	struct stack_module module;
 };

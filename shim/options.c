@@ -324,9 +324,10 @@ size_t option_print(enum option_id id, char *buf, size_t buf_bytes)
 
 	switch (row->type) {
 	case TYPE_ENUM:
-		for_each_word(word, chars, row->words)
+		for_each_word(word, chars, row->words) {
 			if (index++ == row->value)
 				return (size_t)snprintf(buf, buf_bytes, "%.*s", (int)chars, word);
+		}
 		break;
 	case TYPE_UINT:
 		return (size_t)snprintf(buf, buf_bytes, "%llu", (unsigned long long)row->value);

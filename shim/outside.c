@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arena/exec.h"
 #include "reports/write.h"
 #include "shim/bypass.h"
 #include "shim/coverage.h"
@@ -35,10 +36,22 @@ static void give_options(report_pair_fn add, void *to)
 	}
 }
 
+/* What the core had to drop for want of memory, which it counts itself. */
+static uint64_t core_dropped(void)
+{
+	struct ledger_counters ledger;
+	struct exec_counters graphs;
+
+	ledger_read_counters(&ledger);
+	exec_read_counters(&graphs);
+	return ledger.dropped + graphs.dropped;
+}
+
 static void give_coverage(report_gap_fn add, void *to)
 {
 	for (int i = 0; i < COVERAGE_COUNT; i++)
-		add(to, coverage_rows[i].key, coverage_rows[i].text, load_relaxed(&coverage[i]),
+		add(to, coverage_rows[i].key, coverage_rows[i].text,
+		    load_relaxed(&coverage[i]) + (i == COVERAGE_NO_MEMORY ? core_dropped() : 0),
 		    coverage_rows[i].decisive);
 }
 
@@ -99,6 +112,8 @@ void outside_start(void)
 	if (option_value(OPTION_STACKS) != STACKS_OFF)
 		unwind_init();
 	source.unwinder = stack_unwinder();
+	source.unproven_fails = option_value(OPTION_GATE) >= GATE_STRICT &&
+				option_value(OPTION_UNPROVEN) == UNPROVEN_FAIL;
 	source.path = option_text(OPTION_REPORT);
 	source.library = own_path();
 	source.driver_version = driver_version();

@@ -231,8 +231,8 @@ static void fill_slot(uint64_t function, uint64_t epoch, const struct layout *dr
 	if (old == NULL || !same_layout(old, draft))
 		old = s ? keep_layout(draft) : NULL;
 	if (old) {
-		store_relaxed(&s->layout, old);
-		/* Both pair with the loads in find_layout(): who sees them sees the layout. */
+		/* All pair with the loads in find_layout(): who sees the epoch sees the layout. */
+		store_release(&s->layout, old);
 		store_release(&s->epoch, epoch);
 		store_release(&s->handle, function);
 	}
@@ -247,9 +247,9 @@ static const struct layout *find_layout(uint64_t function, union draft *d)
 	uint64_t epoch = load_acquire(&cache_epoch);
 	struct slot *s = find_slot(function);
 
-	/* Pairs with the release in fill_slot(). */
+	/* Pair with the releases in fill_slot(). */
 	if (s && load_relaxed(&s->handle) == function && load_acquire(&s->epoch) == epoch)
-		return load_relaxed(&s->layout);
+		return load_acquire(&s->layout);
 	ask_driver(function, d);
 	fill_slot(function, epoch, &d->layout);
 	return &d->layout;

@@ -15,10 +15,9 @@
 #include "arena/exec.h"
 #include "shim/record.h"
 
-#define KIND(kind)	(1u << RANGE_##kind)
-#define KINDS_OF_CONTEXT                                                                      \
-	(KIND(DEVICE) | KIND(MANAGED) | KIND(HOST) | KIND(IPC) | KIND(GLOBAL))
-#define KINDS_FREQUENT	(KIND(POOL) | KIND(GRAPH))
+#define KIND(kind)	 (1u << RANGE_##kind)
+#define KINDS_OF_CONTEXT (KIND(DEVICE) | KIND(MANAGED) | KIND(HOST) | KIND(IPC) | KIND(GLOBAL))
+#define KINDS_FREQUENT	 (KIND(POOL) | KIND(GRAPH))
 
 /* The first context that owned a range; a second one sets the flag for ever. */
 static _Atomic uint64_t first_context;
@@ -119,7 +118,7 @@ struct range *record_close(uint64_t base, enum stack_use use)
 	return r;
 }
 
-void record_closed(struct range *r, CUresult rc)
+void record_settle(struct range *r, CUresult rc)
 {
 	int saved = errno;
 

@@ -14,10 +14,10 @@
 #include "shim/stacks.h"
 
 /* First expression of a wrapper with a body; false: forward the call and do nothing else. */
-#define record_on(symbol)                                                                     \
-	({                                                                                    \
-		HOOK_ENTER(symbol);                                                           \
-		shim_ready() && !shim_inside;                                                 \
+#define record_on(symbol)                     \
+	({                                    \
+		HOOK_ENTER(symbol);           \
+		shim_ready() && !shim_inside; \
 	})
 
 /* @brief The driver handed out [base, base+size_bytes). @param scope what it goes away with
@@ -33,8 +33,13 @@ void record_open_imported(uint64_t base);
 /* @brief Before the driver is asked to free @base; NULL and unknown: nothing happens.
  * @return for record_closed(). */
 struct range *record_close(uint64_t base, enum stack_use use);
+void record_settle(struct range *r, CUresult rc);
 /* @brief After: the driver answered @rc. */
-void record_closed(struct range *r, CUresult rc);
+static inline void record_closed(struct range *r, CUresult rc)
+{
+	if (r != NULL)
+		record_settle(r, rc);
+}
 
 /* @brief The same pair for all ranges of one kind and scope. */
 struct unmap_batch record_close_scope(enum range_kind kind, uint64_t scope);
@@ -52,7 +57,10 @@ void record_context_gone(uint64_t context);
 bool record_many_contexts(void);
 
 /* @brief Own driver calls under these two neither recurse nor disturb a capture. */
-struct own_calls { CUstreamCaptureMode mode; bool exchanged; };
+struct own_calls {
+	CUstreamCaptureMode mode;
+	bool exchanged;
+};
 struct own_calls own_calls_begin(void);
 void own_calls_end(struct own_calls *own);
 

@@ -19,8 +19,8 @@ enum shim_state {
 };
 extern _Atomic int shim_state;
 
-/* @brief Cold part of shim_ready(). Waits while another thread starts the shim, so that no call
- * slips by unrecorded; false when the start itself reached a wrapper. Keeps errno. */
+/* @brief Cold part of shim_ready(). Waits (not for ever) while another thread starts the shim, so
+ * that no call slips by unrecorded; false when the start itself reached a wrapper. Keeps errno. */
 bool shim_start(void);
 
 static inline bool shim_ready(void)

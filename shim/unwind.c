@@ -5,7 +5,9 @@
  * libunwind reads unwind tables and finds every frame. It is looked up at run time with
  * RTLD_LOCAL: as DT_NEEDED its _Unwind_* symbols would replace the C++ unwinder of the host. Only
  * unw_backtrace is asked for. Where it is missing, and where a stack is taken often, frame
- * pointers are followed: a few loads, no tables, no locks.
+ * pointers are followed: a few loads, no tables, no locks. (libunwind keeps a pipe, to ask whether
+ * an address can be read. It is opened when the first stack is taken: the driver's own descriptors
+ * are open by then, so a host that closed either would have lost CUDA first.)
  *
  * Any thread. Nothing is dereferenced but the thread's own stack between its stack pointer and its
  * upper end, so a register that holds no frame pointer ends the walk and never faults.
@@ -18,6 +20,10 @@
 #include <stdbool.h>
 
 #include "arena/atomics.h"
+
+/* There when the host is built with TSan, whose locks do not work any more when libunwind frees the
+ * cache of a thread that ends. */
+extern void __tsan_init(void) __attribute__((weak));
 
 typedef int (*backtrace_fn)(void **pcs, int max);
 
@@ -36,7 +42,7 @@ void unwind_init(void)
 	 * while another thread (or this one, further out) seeks goes by frame pointers. */
 	if (!cas_acq_rel(&state, &expected, SEEKING))
 		return;
-	lib = dlopen("libunwind.so.8", RTLD_LAZY | RTLD_LOCAL);
+	lib = __tsan_init ? NULL : dlopen("libunwind.so.8", RTLD_LAZY | RTLD_LOCAL);
 	if (lib)
 		unw_backtrace = (backtrace_fn)dlsym(lib, "unw_backtrace");
 	store_release(&state, unw_backtrace ? FOUND : MISSING);

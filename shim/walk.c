@@ -11,6 +11,7 @@
 #include "arena/slab.h"
 #include "shim/coverage.h"
 #include "shim/nested.h"
+#include "shim/node.h"
 #include "shim/params.h"
 #include "shim/record.h"
 #include "shim/words.h"
@@ -57,112 +58,13 @@ static void walk_end(struct walk *w)
 
 /* ---- one node ---- */
 
-static enum node_kind kind_of(CUgraphNodeType type)
-{
-	switch (type) {
-	case CU_GRAPH_NODE_TYPE_KERNEL:
-		return NODE_KERNEL;
-	case CU_GRAPH_NODE_TYPE_MEMCPY:
-		return NODE_MEMCPY;
-	case CU_GRAPH_NODE_TYPE_MEMSET:
-		return NODE_MEMSET;
-	case CU_GRAPH_NODE_TYPE_HOST:
-		return NODE_HOST;
-	case CU_GRAPH_NODE_TYPE_GRAPH:
-		return NODE_CHILD;
-	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		return NODE_ALLOC;
-	case CU_GRAPH_NODE_TYPE_MEM_FREE:
-		return NODE_FREE;
-	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-		return NODE_BATCH;
-	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-		return NODE_CONDITIONAL;
-	default:
-		return NODE_OTHER;
-	}
-}
-
-static CUresult get_kernel(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v3 *out)
-{
-	CUDA_KERNEL_NODE_PARAMS_v2 v2 = { 0 };
-	CUDA_KERNEL_NODE_PARAMS_v1 v1 = { 0 };
-	CUresult rc = REAL(cuGraphKernelNodeGetParams_v2)(node, &v2);
-
-	if (rc == CUDA_ERROR_NOT_FOUND) { /* a driver before 12.0 */
-		rc = REAL(cuGraphKernelNodeGetParams)(node, &v1);
-		v2.func = v1.func;
-		v2.kernelParams = v1.kernelParams;
-		v2.extra = v1.extra;
-	}
-	out->func = v2.func;
-	out->kern = v2.kern;
-	out->kernelParams = v2.kernelParams;
-	out->extra = v2.extra;
-	return rc;
-}
-
-static CUresult get_memset(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS_v2 *out)
-{
-	CUDA_MEMSET_NODE_PARAMS_v1 v1 = { 0 };
-	CUresult rc = REAL(cuGraphMemsetNodeGetParams)(node, &v1);
-
-	out->dst = v1.dst;
-	return rc;
-}
-
-static CUresult get_batch(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 *out)
-{
-	CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 v1 = { 0 };
-	CUresult rc = REAL(cuGraphBatchMemOpNodeGetParams)(node, &v1);
-
-	out->count = v1.count;
-	out->paramArray = v1.paramArray;
-	return rc;
-}
-
-static CUresult get_alloc(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS_v2 *out)
-{
-	CUDA_MEM_ALLOC_NODE_PARAMS_v1 v1 = { 0 };
-	CUresult rc = REAL(cuGraphMemAllocNodeGetParams)(node, &v1);
-
-	out->dptr = v1.dptr;
-	out->bytesize = v1.bytesize;
-	return rc;
-}
-
-/* Fills in the type, and of that type's member what words.c and the walk look at. */
-static CUresult describe(CUgraphNode node, CUgraphNodeParams *out)
-{
-	CUresult rc = REAL(cuGraphNodeGetType)(node, &out->type);
-
-	if (rc != CUDA_SUCCESS)
-		return rc;
-	switch (out->type) {
-	case CU_GRAPH_NODE_TYPE_KERNEL:
-		return get_kernel(node, &out->kernel);
-	case CU_GRAPH_NODE_TYPE_MEMCPY:
-		return REAL(cuGraphMemcpyNodeGetParams)(node, &out->memcpy.copyParams);
-	case CU_GRAPH_NODE_TYPE_MEMSET:
-		return get_memset(node, &out->memset);
-	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-		return get_batch(node, &out->memOp);
-	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		return get_alloc(node, &out->alloc);
-	case CU_GRAPH_NODE_TYPE_GRAPH:
-		return REAL(cuGraphChildGraphNodeGetGraph)(node, &out->graph.graph);
-	default:
-		return CUDA_SUCCESS;
-	}
-}
-
 static struct node_desc node_desc_of(const struct walk *w, CUgraph graph, CUgraphNode node,
 				     CUgraphNodeType type)
 {
 	return (struct node_desc){
 		.graph = (uint64_t)graph,
 		.node = (uint64_t)node,
-		.kind = kind_of(type),
+		.kind = node_kind_of(type),
 		.name = w->params.name,
 		.words = w->params.words,
 		.words_count = w->params.count,
@@ -224,7 +126,7 @@ static void build_node(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t
 	struct node_desc n;
 
 	params_reset(&w->params, 0);
-	if (describe(node, &p) != CUDA_SUCCESS) {
+	if (node_describe(node, &p) != CUDA_SUCCESS) {
 		coverage_count(WALK_FAILED);
 		p.type = CU_GRAPH_NODE_TYPE_EMPTY; /* keeps its place in the order */
 	}
@@ -283,18 +185,17 @@ static void birth_node(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t
 	struct node_desc n;
 
 	params_reset(&w->params, 0);
-	if (describe(node, &p) != CUDA_SUCCESS)
+	if (node_describe(node, &p) != CUDA_SUCCESS)
 		return; /* the walk will count it */
 	words_read(&w->params, &p);
 	n = node_desc_of(w, graph, node, p.type);
+	birth_record(&n);
 	if (n.kind == NODE_ALLOC) {
 		open_alloc(&p.alloc);
 	} else if (n.kind == NODE_CHILD && graph) {
 		if (nested_get((uint64_t)graph, (uint64_t)node, 0) == 0)
 			nested_add((uint64_t)graph, (uint64_t)node, (uint64_t)p.graph.graph);
 		birth_graph(w, p.graph.graph, depth + 1);
-	} else {
-		birth_record(&n);
 	}
 }
 
@@ -315,6 +216,20 @@ void walk_birth(CUgraph graph, CUgraphNode node)
 	if (w == NULL)
 		return;
 	birth_node(w, graph, node, 0);
+	walk_end(w);
+}
+
+void walk_missing_births(CUgraph graph)
+{
+	struct walk *w = walk_begin();
+	int64_t count;
+
+	if (w == NULL)
+		return;
+	count = push_nodes(w, graph);
+	for (int64_t i = 0; i < count; i++)
+		if (!birth_known((uint64_t)w->nodes[i]))
+			birth_node(w, graph, w->nodes[i], 0);
 	walk_end(w);
 }
 
@@ -368,11 +283,15 @@ void walk_copy_births(CUgraph from, CUgraph to, bool clone)
 void walk_child_births(CUgraph graph, CUgraphNode node, CUgraph child)
 {
 	struct walk *w = walk_begin();
+	struct node_desc n;
 	CUgraph inner;
 
 	if (w == NULL)
 		return;
 	if (REAL(cuGraphChildGraphNodeGetGraph)(node, &inner) == CUDA_SUCCESS) {
+		params_reset(&w->params, 0);
+		n = node_desc_of(w, graph, node, CU_GRAPH_NODE_TYPE_GRAPH);
+		birth_record(&n);
 		nested_add((uint64_t)graph, (uint64_t)node, (uint64_t)inner);
 		if (inner != child) /* else it was moved, births and all */
 			copy_graph(w, child, inner, false);

@@ -31,6 +31,10 @@ struct exec_builder *walk_template(CUgraph graph);
 /* @brief Node @node was added to @graph or got new parameters (then @graph may be NULL). */
 void walk_birth(CUgraph graph, CUgraphNode node);
 
+/* @brief What no wrapper saw of a graph that was captured (stream mem-ops, calls of a newer
+ * driver): nodes without a birth get it now. */
+void walk_missing_births(CUgraph graph);
+
 /* @brief @to was copied from @from: each node means what its original meant. @param clone made by
  * cuGraphClone, so that the driver can tell which is which; else they pair in order. */
 void walk_copy_births(CUgraph from, CUgraph to, bool clone);

@@ -6,6 +6,8 @@
 #ifndef REPORTS_LINES_H
 #define REPORTS_LINES_H
 
+#include <jansson.h>
+
 #include "reports/name.h"
 #include "reports/text.h"
 #include "reports/write.h"
@@ -16,6 +18,10 @@ struct report_totals {
 };
 
 void lines_init(void);
+uint64_t lines_now_ns(void);
+/* @brief Append @o and the newline to @t; releases @o. */
+void lines_end(struct text *t, json_t *o);
+
 void line_start(struct text *t, const struct report_source *s, const struct identity *id);
 void line_module(struct text *t, uint32_t number, const struct stack_module *m);
 void line_stack(struct text *t, uint32_t id, const struct stack_frame *frames, size_t count);

@@ -30,12 +30,15 @@ void identity_read(struct identity *id)
 		"RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID",
 	};
 
-	*id = (struct identity){ .rank = 0 };
-	if (gethostname(id->host, sizeof(id->host) - 1) != 0 || !id->host[0])
-		strcpy(id->host, "localhost");
-	for (char *s = id->host; *s; s++)
+	char host[sizeof(id->host)] = "";
+
+	if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
+		strcpy(host, "localhost");
+	for (char *s = host; *s; s++)
 		if (!isalnum((unsigned char)*s) && !strchr("._-", *s))
 			*s = '_';
+	*id = (struct identity){ .rank = 0 };
+	strcpy(id->host, host);
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
 		if (read_rank(getenv(launchers[i]), &id->rank))
 			return;

@@ -7,8 +7,9 @@
  * descriptor is checked to be the file that was opened, and opened again if not; a line that does
  * not fit is lost, counted, and the next one starts on a line of its own; nothing waits for long.
  *
- * Callers serialise. Each line is one write() to an O_APPEND descriptor: a killed process loses at
- * most the line in progress, and processes that share a file do not mix their lines.
+ * Any thread; callers serialise. Each line is one write() to an O_APPEND descriptor: a killed
+ * process loses at most the line in progress, and processes that share a file do not mix their
+ * lines.
  */
 #include "reports/sink.h"
 
@@ -56,6 +57,18 @@ static bool ends_torn(const char *path, off_t size)
 	return last != '\n';
 }
 
+/* Where the host closed a standard descriptor, its output must not end up in the report. */
+static int leave_standard(int fd)
+{
+	int high = fd;
+
+	if (fd >= 0 && fd <= STDERR_FILENO) {
+		high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		close(fd);
+	}
+	return high;
+}
+
 /* @return 0 or why not. */
 static int open_file(struct sink *s)
 {
@@ -64,6 +77,7 @@ static int open_file(struct sink *s)
 	/* O_NONBLOCK: a FIFO without a reader must not stop the host. */
 	s->fd = open(s->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
 		     0644);
+	s->fd = leave_standard(s->fd);
 	if (s->fd < 0)
 		return errno;
 	if (fstat(s->fd, &st) != 0)
@@ -83,7 +97,8 @@ static void lose(struct sink *s, int error)
 		return;
 	s->said = true;
 	snprintf(text, sizeof(text),
-		 "ARENA_REPORT: cannot write %.800s: %s: lines are lost, name a file in a writable place",
+		 "ARENA_REPORT: cannot write %.800s: %s: lines are lost, name a file in a place "
+		 "that can be written",
 		 s->path, strerrordesc_np(error));
 	s->warn(text);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text in pages of its own (arena/slab.h). One writer at a time; a failure is sticky. Numbers are
- * not left to printf(): a report of a million refs has twenty million of them.
+ * Text in pages of its own (arena/slab.h). Any thread, one at a time for one text; a failure is
+ * sticky. Numbers are not left to printf(): a report of a million refs has twenty million of them.
  */
 #include "reports/text.h"
 

@@ -208,56 +208,66 @@ void report_unproven(const char *why)
 	cas_acq_rel(&unproven, &expected, why);
 }
 
+/* Why the verdict is unproven; text NULL: it is not. count 0: not a count. */
+struct gap {
+	const char *text;
+	uint64_t count;
+};
+
 static void add_gap(void *to, const char *key, const char *text, uint64_t count, bool decisive)
 {
-	const char **first = to;
+	struct gap *first = to;
 
-	if (decisive && count && !*first)
-		*first = text;
+	if (decisive && count && !first->text)
+		*first = (struct gap){ text, count };
 }
 
-/* @return NULL when nothing that matters was missed. */
-static const char *first_gap(void)
+static struct gap first_gap(void)
 {
 	/* Pairs with report_unproven(). */
-	const char *why = load_acquire(&unproven);
+	struct gap gap = { load_acquire(&unproven), 0 };
 
-	if (!why && source && source->coverage)
-		source->coverage(add_gap, &why);
-	return why;
+	if (!gap.text && source && source->coverage)
+		source->coverage(add_gap, &gap);
+	return gap;
 }
 
 enum verdict report_verdict(void)
 {
 	if (load_relaxed(&errors))
 		return VERDICT_FAIL;
-	return first_gap() ? VERDICT_UNPROVEN : VERDICT_PASS;
+	return first_gap().text ? VERDICT_UNPROVEN : VERDICT_PASS;
+}
+
+/* @return where the text goes on; it never runs out of its @end. */
+static char *say(char *at, const char *end, const char *before, uint64_t count, const char *what)
+{
+	size_t room = (size_t)(end - at);
+	int n = count ? snprintf(at, room, "%s%llu %s", before, (unsigned long long)count, what) :
+			snprintf(at, room, "%s%s", before, what);
+
+	return n < 0 || (size_t)n >= room ? at : at + n;
 }
 
 /* One line for a human, if there is something to say. */
 static void tell(enum verdict verdict)
 {
-	char text[1024];
-	size_t used = (size_t)snprintf(text, sizeof(text), "verdict %s", verdict_name(verdict));
-	const char *separator = ": ";
+	char text[1024], *end = text + sizeof(text);
+	char *start = say(text, end, "verdict ", 0, verdict_name(verdict)), *at = start;
 
-	for (int k = 0; k < FINDING_KIND_COUNT; k++) {
-		if (!totals.by_kind[k] || finding_severity((enum finding_kind)k) < SEVERITY_WARN)
-			continue;
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%llu %s", separator,
-					 (unsigned long long)totals.by_kind[k],
-					 finding_kind_name((enum finding_kind)k));
-		separator = ", ";
-	}
+	for (int k = 0; k < FINDING_KIND_COUNT; k++)
+		if (totals.by_kind[k] && finding_severity((enum finding_kind)k) >= SEVERITY_WARN)
+			at = say(at, end, at == start ? ": " : ", ", totals.by_kind[k],
+				 finding_kind_name((enum finding_kind)k));
 	if (verdict == VERDICT_UNPROVEN) {
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", separator,
-					 first_gap());
-		separator = ", ";
+		struct gap gap = first_gap();
+
+		at = say(at, end, at == start ? ": " : ", ", gap.count, gap.text);
 	}
-	if (separator[0] == ':')
+	if (at == start)
 		return;
 	if (sink.lines)
-		snprintf(text + used, sizeof(text) - used, "; see %.512s", sink.shown);
+		say(at, end, "; see ", 0, sink.shown);
 	source->warn(text);
 }
 
@@ -312,8 +322,9 @@ void report_forget(void)
 	sink_close(&sink);
 	text_clear(&line);
 	started = exited = false;
+	if (totals.findings_written)	/* do not touch all its pages in every child */
+		memset(keys, 0, sizeof(keys));
 	totals = (struct report_totals){ .findings_written = 0 };
-	memset(keys, 0, sizeof(keys));
 	memset(stacks_written, 0, sizeof(stacks_written));
 	memset(modules_written, 0, sizeof(modules_written));
 	store_relaxed(&unproven, NULL);

@@ -36,6 +36,7 @@ struct report_source {
 	const char *library;	/* where this copy of the shim lies */
 	const char *unwinder;	/* who takes the stacks */
 	int driver_version;	/* as cuDriverGetVersion, 0: unknown */
+	bool unproven_fails;	/* what "unproven" counts as */
 	bool quiet;		/* no line on stderr about the verdict */
 	void (*options)(report_pair_fn add, void *to);	/* option -> value in effect */
 	size_t (*stack_frames)(uint32_t id, struct stack_frame *out, size_t max);

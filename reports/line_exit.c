@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last line of a report: the verdict, and all that was counted. Any thread, one at a time. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "arena/exec.h"
+#include "arena/ledger.h"
+#include "reports/lines.h"
+#include "reports/value.h"
+
+static json_t *findings_by_severity(const struct report_totals *totals)
+{
+	json_t *o = json_object();
+	uint64_t counts[SEVERITY_COUNT] = { 0 };
+
+	for (int k = 0; k < FINDING_KIND_COUNT; k++)
+		counts[finding_severity((enum finding_kind)k)] += totals->by_kind[k];
+	for (int s = 0; s < SEVERITY_COUNT; s++)
+		value_set_uint(o, severity_name((enum severity)s), counts[s]);
+	return o;
+}
+
+static json_t *findings_by_kind(const struct report_totals *totals)
+{
+	json_t *o = json_object();
+
+	for (int k = 0; k < FINDING_KIND_COUNT; k++)
+		value_set_uint(o, finding_kind_name((enum finding_kind)k), totals->by_kind[k]);
+	return o;
+}
+
+struct gaps {
+	json_t *counts, *reasons;
+};
+
+static void add_gap(void *to, const char *key, const char *text, uint64_t count, bool decisive)
+{
+	struct gaps *gaps = to;
+	char reason[256];
+
+	value_set_uint(gaps->counts, key, count);
+	if (decisive && count) {
+		snprintf(reason, sizeof(reason), "%llu %s", (unsigned long long)count, text);
+		json_array_append_new(gaps->reasons, value_bytes(reason));
+	}
+}
+
+static void set_coverage(json_t *o, const struct report_source *s, const char *why)
+{
+	struct gaps gaps = { json_object(), json_array() };
+
+	if (why)
+		json_array_append_new(gaps.reasons, value_bytes(why));
+	if (s->coverage)
+		s->coverage(add_gap, &gaps);
+	json_object_set_new(o, "unproven", gaps.reasons);
+	json_object_set_new(o, "coverage", gaps.counts);
+}
+
+static json_t *ledger_counts(void)
+{
+	struct ledger_counters c;
+	json_t *o = json_object(), *kinds = json_object();
+
+	ledger_read_counters(&c);
+#define X(field) value_set_uint(o, #field, c.field)
+	X(opened);
+	X(closed);
+	X(live);
+	X(dropped);
+	X(overlaps);
+	X(unknown_frees);
+	X(refused_frees);
+	X(invented_reservations);
+#undef X
+	for (int k = 0; k < RANGE_KIND_COUNT; k++) {
+		json_t *kind = json_object();
+
+		value_set_uint(kind, "live", c.live_by_kind[k]);
+		value_set_uint(kind, "bytes", c.bytes_by_kind[k]);
+		json_object_set_new(kinds, range_kind_name((enum range_kind)k), kind);
+	}
+	json_object_set_new(o, "kinds", kinds);
+	return o;
+}
+
+static json_t *graph_counts(void)
+{
+	struct exec_counters c;
+	json_t *o = json_object(), *kinds = json_object();
+
+	exec_read_counters(&c);
+#define X(field) value_set_uint(o, #field, c.field)
+	X(execs_opened);
+	X(execs_live);
+	X(nodes);
+	X(refs);
+	X(refs_exact);
+	X(refs_struct);
+	X(refs_suspect);
+	X(births);
+	X(launches_judged);
+	X(launches_stale);
+	X(launches_refused);
+	X(dropped);
+	X(bytes);
+#undef X
+	for (int k = 0; k < NODE_KIND_COUNT; k++)
+		value_set_uint(kinds, node_kind_name((enum node_kind)k), c.nodes_by_kind[k]);
+	json_object_set_new(o, "nodes_by_kind", kinds);
+	return o;
+}
+
+static void add_item(void *to, const char *list, const char *item)
+{
+	json_t *array = json_object_get(to, list);
+
+	if (!array) {
+		array = json_array();
+		json_object_set_new(to, list, array);
+	}
+	json_array_append_new(array, value_bytes(item));
+}
+
+void line_exit(struct text *t, const struct report_source *s, const struct report_totals *totals,
+	       enum verdict verdict, const char *why)
+{
+	json_t *o = value_line("exit"), *notes = json_object();
+	bool fails = verdict == VERDICT_FAIL || (verdict == VERDICT_UNPROVEN && s->unproven_fails);
+
+	value_set_uint(o, "time_ns", lines_now_ns());
+	value_set_uint(o, "pid", (uint64_t)getpid());
+	value_set_text(o, "verdict", verdict_name(verdict));
+	value_set_text(o, "counts_as", fails ? "fail" : "pass");
+	json_object_set_new(o, "findings", findings_by_severity(totals));
+	json_object_set_new(o, "findings_by_kind", findings_by_kind(totals));
+	value_set_uint(o, "findings_repeated", totals->findings_repeated);
+	value_set_uint(o, "findings_left_out", totals->findings_left_out);
+	value_set_uint(o, "lines_lost", totals->lines_lost);
+	set_coverage(o, s, why);
+	json_object_set_new(o, "ledger", ledger_counts());
+	json_object_set_new(o, "graphs", graph_counts());
+	json_object_set_new(o, "noted", notes);
+	if (s->notes)
+		s->notes(add_item, notes);
+	json_object_set_new(o, "entries", json_array());
+	if (s->entries)
+		s->entries(add_item, o);
+	lines_end(t, o);
+}

@@ -29,7 +29,7 @@ else
 	echo "Driver: simulated (no GPU here); the library and the engine are the real ones"
 	export LD_LIBRARY_PATH=$PWD/$build/tests/sim/full
 fi
-reports=$(mktemp -d)
+reports=$(mktemp -d -t arena-demo-XXXX)
 trap 'rm -rf "$reports"' EXIT
 
 say "1. Alone. The engine reloads; its graph goes on reading the old address, which is other memory by now."

@@ -13,8 +13,10 @@ FRAMES = 3
 
 
 def resolve(path, offset):
+    """A frame is where its call returns to: the call itself is just before it."""
     if shutil.which("addr2line"):
-        p = subprocess.run(["addr2line", "-fse", path, offset], text=True, capture_output=True,
+        call = hex(int(offset, 16) - 1)
+        p = subprocess.run(["addr2line", "-fse", path, call], text=True, capture_output=True,
                            check=False)
         name, _, place = p.stdout.strip().partition("\n")
         if p.returncode == 0 and name not in ("", "??"):

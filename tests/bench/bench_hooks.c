@@ -21,11 +21,11 @@
 
 #include "tests/bench/driver.h"
 
-#define BATCHES		15
-#define EXECS_MANY	10000u
-#define THREADS_MAX	16
-#define GRAPH_NODES	1000u
-#define MEMORY_GRAPHS	200u
+#define BATCHES	      15
+#define EXECS_MANY    10000u
+#define THREADS_MAX   16
+#define GRAPH_NODES   1000u
+#define MEMORY_GRAPHS 200u
 
 static CUgraphExec execs[EXECS_MANY];
 
@@ -126,18 +126,19 @@ static void instantiate(unsigned n, unsigned who)
 static const struct operation {
 	const char *name;
 	void (*run)(unsigned n, unsigned who);
-	unsigned calls;			/* a batch */
-	unsigned divisor;		/* a call stands for that many units */
-	int threads;			/* most */
+	unsigned calls;	  /* a batch */
+	unsigned divisor; /* a call stands for that many units */
+	int threads;	  /* most */
+	unsigned execs;	  /* that have to be open */
 } operations[] = {
-	{ "cuLaunchKernel", launch_kernel, 200000, 1, THREADS_MAX },
-	{ "cuGraphLaunch-1", launch_graph, 200000, 1, THREADS_MAX },
-	{ "cuGraphLaunch-10000", launch_graphs, 200000, 1, THREADS_MAX },
-	{ "cuMemAlloc+Free", alloc_free, 20000, 1, THREADS_MAX },
-	{ "cuMemAllocAsync+FreeAsync", alloc_free_async, 20000, 1, THREADS_MAX },
-	{ "cuMemcpyAsync", copy, 200000, 1, THREADS_MAX },
-	{ "cuStreamSynchronize", synchronize, 100000, 1, THREADS_MAX },
-	{ "instantiate-node", instantiate, 4, GRAPH_NODES, 1 },
+	{ "cuLaunchKernel", launch_kernel, 200000, 1, THREADS_MAX, 0 },
+	{ "cuGraphLaunch-1", launch_graph, 200000, 1, THREADS_MAX, THREADS_MAX },
+	{ "cuGraphLaunch-10000", launch_graphs, 200000, 1, THREADS_MAX, EXECS_MANY },
+	{ "cuMemAlloc+Free", alloc_free, 2000, 1, THREADS_MAX, 0 },
+	{ "cuMemAllocAsync+FreeAsync", alloc_free_async, 2000, 1, THREADS_MAX, 0 },
+	{ "cuMemcpyAsync", copy, 200000, 1, THREADS_MAX, 0 },
+	{ "cuStreamSynchronize", synchronize, 100000, 1, THREADS_MAX, 0 },
+	{ "instantiate-node", instantiate, 4, GRAPH_NODES, 1, 0 },
 };
 #define OPERATIONS (sizeof(operations) / sizeof(operations[0]))
 
@@ -252,6 +253,7 @@ static int count_calls(const char *name, unsigned calls)
 {
 	for (size_t i = 0; i < OPERATIONS; i++)
 		if (strcmp(operations[i].name, name) == 0) {
+			open_execs(operations[i].execs, 10, 0);
 			operations[i].run(calls, 0);
 			return 0;
 		}
@@ -270,9 +272,9 @@ int main(int argc, char **argv)
 		measure_memory("bytes-per-node-spread", BENCH_SPREAD);
 		return 0;
 	}
-	open_execs(EXECS_MANY, 10, 0);
 	if (strcmp(mode, "count") == 0 && argc == 4)
 		return count_calls(argv[2], (unsigned)strtoul(argv[3], NULL, 10));
+	open_execs(EXECS_MANY, 10, 0);
 	for (size_t i = 0; i < OPERATIONS; i++)
 		for (int threads = 1; threads <= operations[i].threads; threads *= 2)
 			time_operation(&operations[i], threads);

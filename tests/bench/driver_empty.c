@@ -6,13 +6,13 @@
  */
 #include "shim/hooks.h"
 
-#define EMPTY(symbol, params)                                                                 \
-	__attribute__((weak, visibility("default"))) CUresult CUDAAPI symbol params           \
-	{                                                                                     \
-		return CUDA_SUCCESS;                                                          \
+#define EMPTY(symbol, params)                                                       \
+	__attribute__((weak, visibility("default"))) CUresult CUDAAPI symbol params \
+	{                                                                           \
+		return CUDA_SUCCESS;                                                \
 	}
 
-#define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
+#define HOOK(base, suffix, since, stream, family, kind, doc, params, args) \
 	EMPTY(base##suffix##stream, params)
 #define USE(symbol, params, args) EMPTY(symbol, params)
 #include "shim/hooks.def"

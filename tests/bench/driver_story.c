@@ -9,9 +9,9 @@
 #include "shim/hooks.h"
 #include "tests/bench/driver.h"
 
-#define EXPORT		__attribute__((visibility("default")))
-#define CONTEXT		((CUcontext)0x1000)
-#define NODE_BASE	0x100000000ull
+#define EXPORT	  __attribute__((visibility("default")))
+#define CONTEXT	  ((CUcontext)0x1000)
+#define NODE_BASE 0x100000000ull
 
 static _Atomic uint64_t threads_seen, execs_made;
 static _Thread_local uint64_t thread_base, depth;
@@ -75,7 +75,8 @@ EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version,
 
 EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
-	size_t have = (uint64_t)graph & BENCH_NODES_MASK, first = (uint64_t)graph >> BENCH_NODES_BITS;
+	size_t have = (uint64_t)graph & BENCH_NODES_MASK,
+	       first = (uint64_t)graph >> BENCH_NODES_BITS;
 
 	if (nodes != NULL)
 		for (size_t i = 0; i < have && i < *count; i++)

@@ -38,6 +38,7 @@ import tempfile
 REFUSED = "401"
 SKIP = 77
 TIMEOUT_S = 120
+STACKS = os.environ.get("ARENA_TEST_STACKS")    # another ARENA_STACKS than the default
 
 Form = collections.namedtuple(
     "Form", "name flags launches findings maybe gaps verdict events unwound")
@@ -94,6 +95,8 @@ def environment(args, gate, directory, trace):
         env["LD_PRELOAD"] = " ".join(filter(None, [first, args.shim]))
         env["ARENA_GATE"] = gate
         env["ARENA_REPORT"] = f"{directory}/%p.jsonl"
+        if STACKS:
+            env["ARENA_STACKS"] = STACKS
         if trace:
             env["ARENA_TRACE"] = "on"
     else:
@@ -167,7 +170,7 @@ def check_stacks(form, r):
     for line in r.lines:
         for ref in line.get("refs", []) if line["type"] == "finding" else []:
             name = range_name(r.ranges, int(ref["old"]["base"], 16))
-            if name not in form.unwound:
+            if name not in form.unwound or STACKS == "off":
                 continue
             frames = stacks.get(ref["old"]["stack_open"], {}).get("frames", [])
             paths = [modules[f[0]]["path"] for f in frames if f[0] in modules]
@@ -235,6 +238,8 @@ def check_launches(form, r, gate):
 def check(form, r, gate):
     if r.code:
         yield f"exit {r.code}: {r.err.strip() or r.out.strip()}"
+    if re.search(r"runtime error:|Sanitizer", r.err):
+        yield f"a sanitizer speaks: {r.err.strip()}"
     yield from check_launches(form, r, gate)
     yield from check_findings(form, r)
     yield from check_stacks(form, r)
@@ -288,6 +293,7 @@ def main():
     parser.add_argument("expect")
     args = parser.parse_args()
     args.shim = os.path.realpath(args.shim)
+    args.sim = args.sim and os.path.realpath(args.sim)
     args.victim = os.path.realpath(args.victim)
     forms = parse_expect(pathlib.Path(args.expect).read_text())
     bad = told = 0

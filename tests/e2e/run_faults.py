@@ -16,6 +16,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -70,8 +71,15 @@ def compare(form, plain, under):
             yield "it said something else before the refused launch"
     elif (plain.code, plain.out) != (under.code, under.out):
         yield f"exit {plain.code} -> {under.code}; {difference(plain.out, under.out)}"
+    yield from health(form, under)
+
+
+def health(form, under):
+    """What must hold in every run with the library."""
     if under.code < 0:
         yield f"ended by signal {-under.code}: {under.err.strip()}"
+    if re.search(r"runtime error:|Sanitizer", under.err):
+        yield f"a sanitizer speaks: {under.err.strip()}"
     if under.kinds - ALLOWED[form]:
         yield f"invented: {sorted(under.kinds - ALLOWED[form])}"
 
@@ -93,11 +101,7 @@ def check_hidden(args, form, fault, good):
     under = run(args, form, True, fault)
     if (good.code, good.out) != (under.code, under.out) and REFUSED not in good.out:
         return [f"the program noticed: {difference(good.out, under.out)}"]
-    if under.code < 0:
-        return [f"ended by signal {-under.code}: {under.err.strip()}"]
-    if under.kinds - ALLOWED[form]:
-        return [f"invented: {sorted(under.kinds - ALLOWED[form])}"]
-    return []
+    return list(health(form, under))
 
 
 def jobs_of(args, form):

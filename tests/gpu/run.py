@@ -28,6 +28,7 @@ sys.path.insert(0, str(HERE.parent / "e2e"))
 import run_case  # noqa: E402  (the reader of reports that the simulation is tested with)
 
 SKIP = 77
+CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 WORKERS = 4
 PAIRS_TORCH, PAIRS_DRIVER = 5, 9
 XLA_FLAGS = ("--xla_gpu_graph_min_graph_size=1 "
@@ -55,8 +56,6 @@ class Suite:
     def environment(self, gate, directory, extra):
         env = {k: v for k, v in os.environ.items()
                if not k.startswith("ARENA_") and k not in ("LD_PRELOAD", "OUT")}
-        cuda = "/usr/local/cuda/lib64"
-        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [env.get("LD_LIBRARY_PATH"), cuda]))
         env.update(extra or {})
         env["ARENA_GATE"] = gate or "strict"
         if gate:
@@ -94,10 +93,9 @@ class Suite:
         return [sys.executable, HERE / name, *arguments]
 
     def add(self, section, name, problems, note=""):
-        word = "skip" if problems is None else "FAIL" if problems else "ok"
-        row = Row(section, name, word, "; ".join(problems or []) or note)
+        row = Row(section, name, verdict_word(problems), "; ".join(problems or []) or note)
         self.rows.append(row)
-        print(f"{word:4} {section} {name} {row.note}", flush=True)
+        print(f"{row.word:4} {section} {name} {row.note}", flush=True)
 
     # ---- sections ----
 
@@ -129,11 +127,17 @@ class Suite:
             "torch": self.python("a20_torch.py"),
         }
         for name, command in builds.items():
-            r = self.run(command, "strict", {"ARENA_TRACE": "on"})
+            extra = {"ARENA_TRACE": "on"}
+            if name == "shared":
+                paths = [os.environ.get("LD_LIBRARY_PATH"), str(CUDA / "lib64")]
+                extra["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, paths))
+            r = self.run(command, "strict", extra)
             got = run_case.event_kinds(r.lines, 48 << 20)
             got = got[:got.index("refused") + 1] if "refused" in got else got
             problems = [] if got == want else [f"events {' '.join(got)}"]
-            if r.code:
+            if "ModuleNotFoundError" in r.err:
+                problems = None
+            elif r.code:
                 problems.append(f"exit {r.code} {last_line(r.err)}")
             self.add("a20", name, problems, " ".join(got))
 
@@ -175,16 +179,21 @@ class Suite:
                      "captured again 5.0") for name, extra in ALLOCATORS.items()]
         programs.append(("torch cuBLAS weight", self.python("torch_cublas.py", "faulty"), {},
                          "refused:"))
-        for name, command, extra, said in programs:
-            strict = self.run(command, "strict", extra)
-            problems = caught(strict, "w")
-            if "refused:" not in strict.out or said not in strict.out or strict.code:
-                problems.append(f"strict: exit {strict.code}, said {last_line(strict.out)} "
-                                f"{last_line(strict.err)}")
-            warn = self.run(command, "warn", extra)
-            problems += [f"warn: {p}" for p in caught(warn, "w")]
-            refused = re.search(r"^refused: .*$", strict.out, re.M)
-            self.add("faulty", name, problems, refused[0] if refused else "")
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            for row in pool.map(lambda p: self.faulty_program(*p), programs):
+                self.add("faulty", *row)
+
+    def faulty_program(self, name, command, extra, said):
+        strict = self.run(command, "strict", extra)
+        if "ModuleNotFoundError" in strict.err:
+            return name, None, last_line(strict.err)
+        problems = caught(strict, "w")
+        refused = re.search(r"^refused: .*$", strict.out, re.M)
+        if not refused or said not in strict.out or strict.code:
+            problems.append(f"strict: exit {strict.code}, said {last_line(strict.out)} "
+                            f"{last_line(strict.err)}")
+        problems += [f"warn: {p}" for p in caught(self.run(command, "warn", extra), "w")]
+        return name, problems, refused[0] if refused else ""
 
     def run_measure(self):
         for command, pairs in ((self.python("torch_replay.py"), PAIRS_TORCH),
@@ -206,7 +215,8 @@ class Suite:
 
     def add_ratios(self, plain, under, failed):
         if failed or not plain:
-            self.add("measure", "programs", failed or ["no figures"])
+            missing = all("ModuleNotFoundError" in f for f in failed) and failed
+            self.add("measure", "programs", None if missing else failed or ["no figures"])
         for name, samples in plain.items():
             a, b = statistics.median(samples), statistics.median(under[name] or [0])
             self.figures[name] = {"plain_ns": samples, "shim_ns": under[name]}
@@ -230,6 +240,10 @@ class Suite:
         (self.out / "gpu-figures.json").write_text(json.dumps(self.figures, indent=1))
         with gzip.open(self.out / "gpu-reports.jsonl.gz", "wt") as f:
             f.write("".join(self.reports))
+
+
+def verdict_word(problems):
+    return "skip" if problems is None else "FAIL" if problems else "ok"
 
 
 def last_line(text):

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A third preload that interposes gethostid() and finds the real one by RTLD_NEXT, as many do. If
+ * A third library. It interposes gethostid() and finds the real one by RTLD_NEXT, as many do. If
  * the shim's dlsym called on instead of jumping, RTLD_NEXT would mean "after the shim", which is
  * this library again when it is preloaded behind the shim.
+ * And it opens a library by its bare name, which the C library finds by the caller's own run path.
  */
 #include <dlfcn.h>
 #include <unistd.h>
@@ -21,4 +22,13 @@ EXPORT long gethostid(void)
 	if (++lib_next_calls > 1 || !next)
 		return -1;
 	return next();
+}
+
+EXPORT void *lib_next_open(const char *name);
+
+void *lib_next_open(const char *name)
+{
+	void *volatile handle = dlopen(name, RTLD_NOW);	/* volatile: a call, not a jump */
+
+	return handle;
 }

@@ -3,7 +3,7 @@
  * Life of a process under the shim: forks, spawns, exit while threads run. The
  * runner counts the reports: children that do not initialise CUDA themselves write none.
  *
- *	life fork | fork-early | vfork | spawn | threads
+ *	life fork | fork-early | fork-again | vfork | spawn | threads
  */
 #include <cuda.h>
 #include <pthread.h>
@@ -85,6 +85,23 @@ static int life_fork_early(void)
 	return pid == 0 ? EXIT_SUCCESS : wait_for(pid);
 }
 
+/* No real driver lets a child of a process that used CUDA start anew; if one did, so would we. */
+static int life_fork_again(void)
+{
+	CUdeviceptr p;
+	pid_t pid;
+
+	MUST(cuInit(0));
+	pid = fork();
+	if (pid == 0) {
+		cuMemAlloc(&p, 4096);
+		MUST(cuInit(0));
+		MUST(cuMemAlloc(&p, 4096));
+		return EXIT_SUCCESS;
+	}
+	return wait_for(pid);
+}
+
 static int life_vfork(void)
 {
 	pid_t pid;
@@ -142,7 +159,7 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; int (*run)(void); } lives[] = {
 		{ "fork", life_fork },	 { "fork-early", life_fork_early }, { "vfork", life_vfork },
-		{ "spawn", life_spawn }, { "threads", life_threads },
+		{ "fork-again", life_fork_again }, { "spawn", life_spawn }, { "threads", life_threads },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(lives) / sizeof(lives[0]); i++)

@@ -1,135 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every wrapper of memory, copies, synchronisation and contexts, one by one, on the scripted
- * driver: what it tells the ledger (read from the trace), that it calls the driver once, and that
- * result and errno are the driver's. Run with the shim preloaded.
+ * Every wrapper of memory and contexts, one by one, on the scripted driver: what it tells the
+ * ledger, that it calls the driver once, and that result and errno are the driver's. Failing calls
+ * are tried for the wrappers of copies and synchronisation, too. Run with the shim preloaded.
  */
-#include <errno.h>
-
-#include "tests/shim/check.h"
-#include "tests/shim/script_driver.h"
-#include "tests/shim/trace.h"
-
-#define STREAM		((CUstream)0x5000)
-#define MIB		(1ull << 20)
-#define REFUSED		CUDA_ERROR_INVALID_VALUE
-
-typedef CUresult (*any_fn)(uint64_t, ...);
-
-/* ---- what happened ---- */
-
-static void silent_at(int line)
-{
-	struct trace_line t;
-
-	while (trace_next(&t))
-		CHECK(false, "line %d: not expected: %s %s 0x%lx", line, t.what, t.kind,
-		      t.address);
-}
-#define silent() silent_at(__LINE__)
-
-/* The next line of the trace is this event. @return the generation. */
-static uint64_t happened_at(int line, const char *what, const char *kind, uint64_t address,
-			    uint64_t size_bytes)
-{
-	struct trace_line t = { .finding = false };
-	bool any = trace_next(&t);
-
-	CHECK(any && !t.finding && strcmp(t.what, what) == 0 && strcmp(t.kind, kind) == 0 &&
-		      t.address == address && t.size_bytes == size_bytes,
-	      "line %d: %s %s 0x%lx+%lu expected, got %s %s 0x%lx+%lu", line, what, kind, address,
-	      size_bytes, any ? t.what : "nothing", t.kind, t.address, t.size_bytes);
-	return t.serial;
-}
-#define happened(...) happened_at(__LINE__, __VA_ARGS__)
-
-/* The next two lines are such events, in either order. */
-static void happened_both_at(int line, const char *what, const char *kind,
-			     const uint64_t addresses[2], uint64_t size_bytes)
-{
-	struct trace_line t[2] = { { .finding = false }, { .finding = false } };
-	bool swapped;
-
-	trace_next(&t[0]);
-	trace_next(&t[1]);
-	swapped = t[0].address != addresses[0];
-	for (int i = 0; i < 2; i++)
-		CHECK(strcmp(t[i].what, what) == 0 && strcmp(t[i].kind, kind) == 0 &&
-			      t[i].address == addresses[swapped ? !i : i] &&
-			      t[i].size_bytes == size_bytes,
-		      "line %d: %s %s expected, got %s %s 0x%lx", line, what, kind, t[i].what,
-		      t[i].kind, t[i].address);
-}
-#define happened_both(...) happened_both_at(__LINE__, __VA_ARGS__)
-
-/* Did a finding of this kind and reason come, whatever else did? */
-static bool found(const char *what, const char *reason)
-{
-	struct trace_line t;
-	bool any = false;
-
-	while (trace_next(&t))
-		any |= t.finding && strcmp(t.what, what) == 0 && strcmp(t.kind, reason) == 0;
-	return any;
-}
-
-/* ---- set-up ---- */
-
-/* Below 4 GiB, so that the oldest ABIs can hold it; each is used once. */
-static uint64_t fresh_address(void)
-{
-	static uint64_t last = 0x10000000;
-
-	return last += 16 * MIB;
-}
-
-/* An exec whose one kernel node points at @address. */
-static CUgraphExec exec_of(uint64_t address)
-{
-	static uint64_t last = 0x500000000000;
-	CUgraphExec exec;
-	uint64_t before = script.address;
-
-	script.node_type = CU_GRAPH_NODE_TYPE_KERNEL;
-	script.words[0] = address;
-	script.words[1] = 0;
-	script.address = last += 256;
-	CHECK(cuGraphInstantiateWithFlags(&exec, SCRIPT_GRAPH, 0) == CUDA_SUCCESS, "instantiate");
-	script.address = before;
-	return exec;
-}
-
-static void launch(CUgraphExec exec)
-{
-	CHECK(cuGraphLaunch(exec, STREAM) == CUDA_SUCCESS, "launch");
-}
-
-static void drain(void)
-{
-	struct trace_line t;
-
-	while (trace_next(&t))
-		;
-}
+#include "tests/shim/scene.h"
 
 /* ---- every row ---- */
-
-struct entry { const char *symbol; any_fn call; enum hook_id id; enum hook_family family; };
-
-static const struct entry entries[] = {
-#define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
-	{ #base #suffix #stream, (any_fn)(void *)base##suffix##stream,                        \
-	  HOOK_##base##suffix##stream, FAMILY_##family },
-#include "shim/hooks.def"
-#undef HOOK
-};
-#define ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
 static bool is_ours(const struct entry *e)
 {
 	switch (e->family) {
-	case FAMILY_MEM: case FAMILY_HOST: case FAMILY_IPC: case FAMILY_POOL: case FAMILY_VMM:
-	case FAMILY_MODULE: case FAMILY_CTX: case FAMILY_SYNC: case FAMILY_COPY:
+	case FAMILY_MEM:
+	case FAMILY_HOST:
+	case FAMILY_IPC:
+	case FAMILY_POOL:
+	case FAMILY_VMM:
+	case FAMILY_MODULE:
+	case FAMILY_CTX:
+	case FAMILY_SYNC:
+	case FAMILY_COPY:
 		return true;
 	default:
 		return false;
@@ -163,32 +53,32 @@ static void refused_rows(void)
 /* ---- memory ---- */
 
 /* @call allocates: a range opens, errno stays; refused, nothing opens. */
-#define ALLOC(kind, size_bytes, call)                                                         \
-	do {                                                                                  \
-		script.address = fresh_address();                                             \
-		script.rc = REFUSED;                                                          \
-		CHECK((call) == REFUSED, #call);                                              \
-		silent();                                                                     \
-		script.rc = CUDA_SUCCESS;                                                     \
-		errno = EXDEV;                                                                \
-		CHECK((call) == CUDA_SUCCESS && errno == EXDEV, #call);                       \
-		generation = happened("alloc", kind, script.address, size_bytes);             \
-		silent();                                                                     \
+#define ALLOC(kind, size_bytes, call)                                             \
+	do {                                                                      \
+		script.address = fresh_address();                                 \
+		script.rc = REFUSED;                                              \
+		CHECK((call) == REFUSED, #call);                                  \
+		silent();                                                         \
+		script.rc = CUDA_SUCCESS;                                         \
+		errno = EXDEV;                                                    \
+		CHECK((call) == CUDA_SUCCESS && errno == EXDEV, #call);           \
+		generation = happened("alloc", kind, script.address, size_bytes); \
+		silent();                                                         \
 	} while (0)
 
 /* @call frees it: refused it lives on, then it closes under its own generation. */
-#define FREE(kind, size_bytes, call)                                                          \
-	do {                                                                                  \
-		script.rc = REFUSED;                                                          \
-		CHECK((call) == REFUSED, #call);                                              \
-		silent();                                                                     \
-		script.rc = CUDA_SUCCESS;                                                     \
-		errno = EXDEV;                                                                \
-		CHECK((call) == CUDA_SUCCESS && errno == EXDEV, #call);                       \
-		CHECK(happened("free", kind, script.address, size_bytes) == generation,       \
-		      "%s: another generation", #call);                                       \
-		CHECK((call) == CUDA_SUCCESS, "%s: unknown by now", #call);                   \
-		silent();                                                                     \
+#define FREE(kind, size_bytes, call)                                                    \
+	do {                                                                            \
+		script.rc = REFUSED;                                                    \
+		CHECK((call) == REFUSED, #call);                                        \
+		silent();                                                               \
+		script.rc = CUDA_SUCCESS;                                               \
+		errno = EXDEV;                                                          \
+		CHECK((call) == CUDA_SUCCESS && errno == EXDEV, #call);                 \
+		CHECK(happened("free", kind, script.address, size_bytes) == generation, \
+		      "%s: another generation", #call);                                 \
+		CHECK((call) == CUDA_SUCCESS, "%s: unknown by now", #call);             \
+		silent();                                                               \
 	} while (0)
 
 static void device_memory(void)
@@ -254,10 +144,19 @@ static void host_memory(void)
 	FREE("host", 100, cuMemFreeHost(p));
 
 	/* Another address, asked for an inner byte, twice: one range as large as the buffer. */
+	script.rc = REFUSED;
+	CHECK(cuMemHostRegister_v2(buffer, 100, 0) == REFUSED, "register");
+	silent();
+	script.rc = CUDA_SUCCESS;
 	CHECK(cuMemHostRegister_v2(buffer, sizeof(buffer), 0) == CUDA_SUCCESS, "register");
 	happened("alloc", "host", (uintptr_t)buffer, sizeof(buffer));
-	device = fresh_address();
+	device = d1 = d = fresh_address();
 	script.address = device + 512;
+	script.rc = REFUSED;
+	CHECK(cuMemHostGetDevicePointer_v2(&d, buffer, 0) == REFUSED, "alias");
+	CHECK(cuMemHostGetDevicePointer(&d1, buffer, 0) == REFUSED, "alias");
+	silent();
+	script.rc = CUDA_SUCCESS;
 	CHECK(cuMemHostGetDevicePointer_v2(&d, buffer + 512, 0) == CUDA_SUCCESS, "alias");
 	happened("alloc", "host", device, sizeof(buffer));
 	CHECK(cuMemHostGetDevicePointer(&d1, buffer + 512, 0) == CUDA_SUCCESS, "alias again");
@@ -276,7 +175,11 @@ static void host_memory(void)
 	script.rc = CUDA_SUCCESS;
 	CHECK(cuMemHostRegister(buffer, 100, 0) == CUDA_SUCCESS, "register");
 	happened("alloc", "host", (uintptr_t)buffer, 100);
+	script.address = fresh_address();
+	CHECK(cuMemHostGetDevicePointer(&d1, buffer, 0) == CUDA_SUCCESS, "alias");
+	happened("alloc", "host", script.address, 100);
 	CHECK(cuMemHostUnregister(buffer) == CUDA_SUCCESS, "unregister");
+	happened("free", "host", script.address, 100);
 	happened("free", "host", (uintptr_t)buffer, 100);
 	silent();
 }
@@ -298,8 +201,19 @@ static void imported_memory(void)
 	CHECK(cuIpcOpenMemHandle(&p, handle, 0) == CUDA_SUCCESS, "open again");
 	CHECK(cuIpcCloseMemHandle(p) == CUDA_SUCCESS, "first close");
 	CHECK(cuIpcCloseMemHandle(p) == CUDA_SUCCESS, "second close");
+	script.rc = REFUSED;
+	CHECK(cuIpcCloseMemHandle(p) == REFUSED, "last close");
+	script.rc = CUDA_SUCCESS;
+	CHECK(cuIpcOpenMemHandle(&p, handle, 0) == CUDA_SUCCESS, "open again");
+	CHECK(cuIpcCloseMemHandle(p) == CUDA_SUCCESS, "not the last close");
 	silent();
 	FREE("ipc", 4 * MIB, cuIpcCloseMemHandle(p));
+
+	/* A driver that does not tell the extent: the first byte is known. */
+	script.extent_rc = CUDA_ERROR_NOT_SUPPORTED;
+	ALLOC("ipc", 1, cuIpcOpenMemHandle_v2(&p, handle, 0));
+	FREE("ipc", 1, cuIpcCloseMemHandle(p));
+	script.extent_rc = CUDA_SUCCESS;
 
 	ALLOC("ipc", 2 * MIB, cuExternalMemoryGetMappedBuffer(&p, external, &desc));
 	FREE("ipc", 2 * MIB, cuMemFree_v2(p));
@@ -321,10 +235,10 @@ static void module_globals(void)
 	CUmodule module = (CUmodule)0x7300;
 	CUlibrary library = (CUlibrary)0x7400;
 	uint64_t generation, first, second;
-	unsigned int n1;
-	CUdeviceptr_v1 p1;
-	CUdeviceptr p;
-	size_t n;
+	CUdeviceptr p = fresh_address();
+	CUdeviceptr_v1 p1 = (CUdeviceptr_v1)p;
+	unsigned int n1 = 64;
+	size_t n = 64;
 
 	script.size_bytes = 64;
 	ALLOC("global", 64, cuModuleGetGlobal_v2(&p, &n, module, "a"));
@@ -347,10 +261,34 @@ static void module_globals(void)
 
 	ALLOC("global", 64, cuModuleGetGlobal(&p1, NULL, module, "c"));
 	FREE("global", 64, cuModuleUnload(module));
-	ALLOC("global", 64, cuLibraryGetGlobal(&p, NULL, library, "d"));
+	ALLOC("global", 64, cuModuleGetGlobal(&p1, &n1, module, "d"));
+	FREE("global", 64, cuModuleUnload(module));
+	ALLOC("global", 64, cuLibraryGetGlobal(&p, NULL, library, "e"));
 	FREE("global", 64, cuLibraryUnload(library));
-	ALLOC("global", 64, cuLibraryGetManaged(&p, &n, library, "e"));
+	ALLOC("global", 64, cuLibraryGetGlobal(&p, &n, library, "f"));
 	FREE("global", 64, cuLibraryUnload(library));
+	ALLOC("global", 64, cuLibraryGetManaged(&p, NULL, library, "g"));
+	FREE("global", 64, cuLibraryUnload(library));
+	ALLOC("global", 64, cuLibraryGetManaged(&p, &n, library, "h"));
+	FREE("global", 64, cuLibraryUnload(library));
+}
+
+/* Handles of functions may come back with another meaning after an unload. */
+static void unloaded_layouts(void)
+{
+	unsigned asked;
+
+	cuGraphExecDestroy(exec_of(0));
+	asked = script_layouts;
+	cuGraphExecDestroy(exec_of(0));
+	CHECK(script_layouts == asked, "layouts are remembered");
+	cuModuleUnload((CUmodule)0x7300);
+	cuGraphExecDestroy(exec_of(0));
+	CHECK(script_layouts == asked + 1, "forgotten with a module");
+	cuLibraryUnload((CUlibrary)0x7400);
+	cuGraphExecDestroy(exec_of(0));
+	CHECK(script_layouts == asked + 2, "forgotten with a library");
+	drain();
 }
 
 /* ---- virtual memory ---- */
@@ -384,302 +322,6 @@ static void virtual_memory(void)
 	FREE("reserved", 16 * MIB, cuMemAddressFree(base, 16 * MIB));
 }
 
-/* Memory that was mapped again, with an exec that refers to it. */
-struct remapped { uint64_t base; CUgraphExec exec; };
-
-static struct remapped remap(uint64_t handle)
-{
-	struct remapped r;
-	CUdeviceptr p;
-
-	script.address = fresh_address();
-	cuMemAddressReserve(&p, 4 * MIB, 0, 0, 0);
-	r.base = p;
-	cuMemMap(r.base, 4 * MIB, 0, handle, 0);
-	r.exec = exec_of(r.base + 64);
-	cuMemUnmap(r.base, 4 * MIB);
-	cuMemMap(r.base, 4 * MIB, 0, handle, 0);
-	drain();
-	return r;
-}
-
-static void remap_end(const struct remapped *r)
-{
-	cuGraphExecDestroy(r->exec);
-	cuMemUnmap(r->base, 4 * MIB);
-	cuMemAddressFree(r->base, 4 * MIB);
-	drain();
-}
-
-/* Binding and unbinding changes what is behind the mappings of that object, and of no other. */
-static void multicast(void)
-{
-	for (unsigned i = 0; i < 6; i++) {
-		CUmemGenericAllocationHandle object = i < 3 ? 0x77 : 0x78;
-		struct remapped r = remap(0x77);
-		CUresult rc;
-
-		CHECK(cuMemsetD8_v2(r.base, 0, 1) == CUDA_SUCCESS, "written");
-		if (i % 3 == 0)
-			rc = cuMulticastBindMem(object, 0, 1, 0, MIB, 0);
-		else if (i % 3 == 1)
-			rc = cuMulticastBindAddr(object, 0, 1, MIB, 0);
-		else
-			rc = cuMulticastUnbind(object, 0, 0, MIB);
-		CHECK(rc == CUDA_SUCCESS, "way %u", i);
-		launch(r.exec);
-		CHECK(found("content-undefined", "content-undefined") == (object == 0x77),
-		      "way %u", i);
-		remap_end(&r);
-	}
-}
-
-/* ---- copies ---- */
-
-static bool is_base_of(const struct entry *e, const char *base)
-{
-	return strncmp(e->symbol, base, strlen(base)) == 0;
-}
-
-/* Do the addresses of this row have 32 bits? Only what has a _v2 had them. */
-static bool is_old(const struct entry *e)
-{
-	return strstr(e->symbol, "_v2") == NULL;
-}
-
-/* Call a row of the COPY family so that it writes to @dst on STREAM. The arguments that matter
- * are the first one and the last; between them the stream will do for anything. */
-static CUresult copy_to(const struct entry *e, uint64_t dst)
-{
-	uint64_t s = (uint64_t)STREAM;
-	CUDA_MEMCPY2D_v1 c2v1 = { .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-				  .dstDevice = (CUdeviceptr_v1)dst };
-	CUDA_MEMCPY2D c2 = { .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dst };
-	CUDA_MEMCPY3D_v1 c3v1 = { .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-				  .dstDevice = (CUdeviceptr_v1)dst };
-	CUDA_MEMCPY3D c3 = { .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = dst };
-	CUDA_MEMCPY3D_PEER c3p = { .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dst };
-	CUDA_MEMCPY3D_BATCH_OP op = {
-		.dst = { .type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = dst },
-	};
-	CUdeviceptr dsts[1] = { dst };
-
-	if (is_base_of(e, "cuMemcpy3DBatch"))
-		return e->call(1, &op, s, s, s);
-	if (is_base_of(e, "cuMemcpyBatch"))
-		return e->call((uint64_t)dsts, dsts, dsts, 1, s, s, s, s, s);
-	if (is_base_of(e, "cuMemcpy3DPeer"))
-		return e->call((uint64_t)&c3p, s);
-	if (is_base_of(e, "cuMemcpy3D"))
-		return e->call(is_old(e) ? (uint64_t)&c3v1 : (uint64_t)&c3, s);
-	if (is_base_of(e, "cuMemcpy2D"))
-		return e->call(is_old(e) ? (uint64_t)&c2v1 : (uint64_t)&c2, s);
-	return e->call(dst, s, s, s, s, s, s, s, s);
-}
-
-/* What any copy or fill writes has content again. */
-static void copies_write(void)
-{
-	struct remapped r = remap(0x79);
-
-	launch(r.exec);
-	CHECK(found("content-undefined", "content-undefined"), "nobody wrote");
-	remap_end(&r);
-	for (size_t i = 0; i < ENTRIES; i++) {
-		const struct entry *e = &entries[i];
-
-		if (e->family != FAMILY_COPY || is_base_of(e, "cuMemcpyDtoH"))
-			continue;
-		r = remap(0x79);
-		script.rc = REFUSED;
-		CHECK(copy_to(e, r.base + 128) == REFUSED, "%s", e->symbol);
-		script.rc = CUDA_SUCCESS;
-		errno = EXDEV;
-		CHECK(copy_to(e, r.base + 128) == CUDA_SUCCESS && errno == EXDEV, "%s", e->symbol);
-		launch(r.exec);
-		CHECK(!found("content-undefined", "content-undefined"), "%s", e->symbol);
-		remap_end(&r);
-	}
-}
-
-/* The destination of a pitched copy is where its offsets lead. */
-static void pitched_destinations(void)
-{
-	struct remapped r = remap(0x79);
-	CUDA_MEMCPY2D c2 = { .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = r.base - MIB,
-			     .dstPitch = 4096, .dstY = 256, .dstXInBytes = 64 };
-	CUDA_MEMCPY3D c3 = { .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = r.base - 2 * MIB,
-			     .dstPitch = 4096, .dstHeight = 256, .dstZ = 2 };
-
-	CHECK(cuMemcpy2D_v2(&c2) == CUDA_SUCCESS, "2D");
-	launch(r.exec);
-	CHECK(!found("content-undefined", "content-undefined"), "2D");
-	remap_end(&r);
-	r = remap(0x79);
-	c3.dstDevice = r.base - 2 * MIB;
-	CHECK(cuMemcpy3D_v2(&c3) == CUDA_SUCCESS, "3D");
-	launch(r.exec);
-	CHECK(!found("content-undefined", "content-undefined"), "3D");
-	remap_end(&r);
-	r = remap(0x79);
-	c3.dstMemoryType = CU_MEMORYTYPE_HOST;
-	CHECK(cuMemcpy3D_v2(&c3) == CUDA_SUCCESS, "to the host");
-	launch(r.exec);
-	CHECK(found("content-undefined", "content-undefined"), "the host's copy writes no memory");
-	remap_end(&r);
-}
-
-/* ---- captures ---- */
-
-static void capture_begin(void)
-{
-	static uint64_t last;
-
-	script.capture_id = ++last;
-	CHECK(cuStreamBeginCapture_v2(STREAM, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS,
-	      "begin");
-}
-
-static void capture_end(void)
-{
-	CUgraph graph;
-
-	CHECK(cuStreamEndCapture(STREAM, &graph) == CUDA_SUCCESS, "end");
-	script.capture_id = 0;
-}
-
-static bool is_async(const struct entry *e)
-{
-	return strstr(e->symbol, "Async") != NULL;
-}
-
-/* A captured copy of memory that is gone before the graph is instantiated. */
-static void captured_copies(void)
-{
-	CUgraphExec exec;
-	CUdeviceptr p;
-
-	for (size_t i = 0; i < ENTRIES; i++) {
-		const struct entry *e = &entries[i];
-
-		if (e->family != FAMILY_COPY || !is_async(e))
-			continue;
-		script.address = fresh_address();
-		cuMemAlloc_v2(&p, MIB);
-		script.node_type = CU_GRAPH_NODE_TYPE_MEMCPY;
-		script.words[0] = p;
-		script.words[1] = p;
-		capture_begin();
-		CHECK(copy_to(e, p) == CUDA_SUCCESS, "%s", e->symbol);
-		capture_end();
-		cuMemFree_v2(p);
-		script.address = 0x600000000000 + i * 256;
-		cuGraphInstantiateWithFlags(&exec, SCRIPT_GRAPH, 0);
-		drain();
-		launch(exec);
-		CHECK(found("stale-launch", "freed"), "%s: its birth was missed", e->symbol);
-		cuGraphExecDestroy(exec);
-		drain();
-	}
-}
-
-static void captured_pool(void)
-{
-	uint64_t base = fresh_address();
-	CUdeviceptr p;
-
-	script.node_type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-	script.address = base;
-	capture_begin();
-	drain();
-	CHECK(cuMemAllocAsync(&p, 100, STREAM) == CUDA_SUCCESS, "allocation node");
-	happened("alloc", "graph", base, 100);
-	CHECK(cuMemFreeAsync(p, STREAM) == CUDA_SUCCESS, "free node");
-	silent();
-	capture_end();
-	drain();
-	/* On a stream that does not capture the same call is a free. */
-	CHECK(cuMemFreeAsync(p, STREAM) == CUDA_SUCCESS, "free");
-	happened("free", "graph", base, 100);
-	silent();
-}
-
-/* ---- synchronisation ---- */
-
-/* Is a launch that the driver calls unfinished still in flight when its memory is unmapped? */
-static bool in_flight(void (*synchronise)(void))
-{
-	CUgraphExec exec;
-	CUdeviceptr p;
-	bool is;
-
-	script.address = fresh_address();
-	cuMemAddressReserve(&p, 4 * MIB, 0, 0, 0);
-	cuMemMap(p, 4 * MIB, 0, 1, 0);
-	exec = exec_of(p);
-	launch(exec);
-	synchronise();
-	drain();
-	script.stream_query = CUDA_ERROR_NOT_READY;
-	cuMemUnmap(p, 4 * MIB);
-	script.stream_query = CUDA_SUCCESS;
-	is = found("stale-launch", "in-flight");
-	cuGraphExecDestroy(exec);
-	cuMemAddressFree(p, 4 * MIB);
-	drain();
-	return is;
-}
-
-#define EVENT ((CUevent)0x7500)
-#define WAYS(X)                                                                               \
-	X(cuStreamSynchronize(STREAM))                                                        \
-	X(cuStreamSynchronize_ptsz(STREAM))                                                   \
-	X(cuStreamQuery(STREAM))                                                              \
-	X(cuStreamQuery_ptsz(STREAM))                                                         \
-	X(cuCtxSynchronize())                                                                 \
-	X(cuCtxSynchronize_v2((CUcontext)script.context))                                     \
-	X(cuEventRecord(EVENT, STREAM), cuEventSynchronize(EVENT))                            \
-	X(cuEventRecord_ptsz(EVENT, STREAM), cuEventQuery(EVENT))                             \
-	X(cuEventRecordWithFlags(EVENT, STREAM, 0), cuEventQuery(EVENT))                      \
-	X(cuEventRecordWithFlags_ptsz(EVENT, STREAM, 0), cuEventSynchronize(EVENT))           \
-	X(cuStreamDestroy(STREAM))                                                            \
-	X(cuStreamDestroy_v2(STREAM))
-#define NO_WAYS(X)                                                                            \
-	X((void)0)                                                                            \
-	X(cuStreamSynchronize((CUstream)0x5100))                                              \
-	X(cuEventRecord(EVENT, STREAM), cuEventDestroy(EVENT), cuEventSynchronize(EVENT))     \
-	X(cuEventRecord(EVENT, STREAM), cuEventDestroy_v2(EVENT), cuEventQuery(EVENT))        \
-	X(script.rc = CUDA_ERROR_NOT_READY, cuStreamQuery(STREAM), script.rc = CUDA_SUCCESS)  \
-	X(script.rc = CUDA_ERROR_UNKNOWN, cuCtxSynchronize(), script.rc = CUDA_SUCCESS)
-
-static unsigned way_number;
-#define CASE(...) if (n-- == 0) { __VA_ARGS__; return; }
-#define TEXT(...) #__VA_ARGS__,
-
-static void run_way(void)
-{
-	unsigned n = way_number;
-
-	WAYS(CASE)
-}
-
-static void run_no_way(void)
-{
-	unsigned n = way_number;
-
-	NO_WAYS(CASE)
-}
-
-static void synchronisation(void)
-{
-	static const char *const ways[] = { WAYS(TEXT) }, *const no_ways[] = { NO_WAYS(TEXT) };
-
-	for (way_number = 0; way_number < sizeof(no_ways) / sizeof(no_ways[0]); way_number++)
-		CHECK(in_flight(run_no_way), "proves nothing: %s", no_ways[way_number]);
-	for (way_number = 0; way_number < sizeof(ways) / sizeof(ways[0]); way_number++)
-		CHECK(!in_flight(run_way), "proof: %s", ways[way_number]);
-}
-
 /* ---- contexts ---- */
 
 static void context_allocates(uint64_t context, uint64_t *address)
@@ -693,16 +335,16 @@ static void context_allocates(uint64_t context, uint64_t *address)
 }
 
 /* @call destroys @context: refused nothing closes, then its range does and no other. */
-#define DESTROY(context, call)                                                                \
-	do {                                                                                  \
-		context_allocates(context, &address);                                         \
-		script.rc = REFUSED;                                                          \
-		CHECK((call) == REFUSED, #call);                                              \
-		silent();                                                                     \
-		script.rc = CUDA_SUCCESS;                                                     \
-		CHECK((call) == CUDA_SUCCESS, #call);                                         \
-		happened("free", "device", address, MIB);                                     \
-		silent();                                                                     \
+#define DESTROY(context, call)                            \
+	do {                                              \
+		context_allocates(context, &address);     \
+		script.rc = REFUSED;                      \
+		CHECK((call) == REFUSED, #call);          \
+		silent();                                 \
+		script.rc = CUDA_SUCCESS;                 \
+		CHECK((call) == CUDA_SUCCESS, #call);     \
+		happened("free", "device", address, MIB); \
+		silent();                                 \
 	} while (0)
 
 static void contexts(void)
@@ -731,6 +373,9 @@ static void contexts(void)
 	script.primary_active = 1;
 	context_allocates(0xc000, &address);
 	CHECK(cuDevicePrimaryCtxRelease_v2(1) == CUDA_SUCCESS, "others hold it");
+	script.primary_active = 0;
+	script.state_rc = CUDA_ERROR_DEINITIALIZED;
+	CHECK(cuDevicePrimaryCtxRelease_v2(1) == CUDA_SUCCESS, "nobody knows");
 	CHECK(cuDevicePrimaryCtxReset_v2(2) == CUDA_SUCCESS, "another device");
 	CHECK(cuDevicePrimaryCtxReset_v2(100000) == CUDA_SUCCESS, "no such device");
 	silent();
@@ -745,14 +390,8 @@ int main(void)
 	host_memory();
 	imported_memory();
 	module_globals();
+	unloaded_layouts();
 	virtual_memory();
-	multicast();
-	copies_write();
-	pitched_destinations();
-	captured_copies();
-	captured_pool();
-	synchronisation();
 	contexts();
-	trace_stop();
 	return check_result();
 }

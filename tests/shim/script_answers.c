@@ -10,23 +10,24 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* A call that writes its results with @write. */
-#define HANDS_OUT(symbol, params, write)                                                      \
-	EXPORT CUresult symbol params                                                         \
-	{                                                                                     \
-		script_calls[HOOK_##symbol]++;                                                \
-		if (script.set_errno != 0)                                                    \
-			errno = script.set_errno;                                             \
-		if (script.rc == CUDA_SUCCESS) {                                              \
-			write;                                                                \
-		}                                                                             \
-		return script.rc;                                                             \
+#define HANDS_OUT(symbol, params, write)          \
+	EXPORT CUresult symbol params             \
+	{                                         \
+		script_calls[HOOK_##symbol]++;    \
+		if (script.set_errno != 0)        \
+			errno = script.set_errno; \
+		if (script.rc == CUDA_SUCCESS) {  \
+			write;                    \
+		}                                 \
+		return script.rc;                 \
 	}
 
 #define GIVE(p)		(*(p) = (__typeof__(*(p)))script.address)
 #define GIVE_SIZE(p)	(*(p) = (__typeof__(*(p)))script.size_bytes)
 #define GIVE_IF(p)	((p) ? (void)GIVE(p) : (void)0)
-#define GIVE_SIZE_IF(p)	((p) ? (void)GIVE_SIZE(p) : (void)0)
+#define GIVE_SIZE_IF(p) ((p) ? (void)GIVE_SIZE(p) : (void)0)
 
+/* clang-format off */
 HANDS_OUT(cuMemAlloc, (CUdeviceptr_v1 *p, unsigned int n), GIVE(p))
 HANDS_OUT(cuMemAlloc_v2, (CUdeviceptr *p, size_t n), GIVE(p))
 HANDS_OUT(cuMemAllocPitch,
@@ -68,6 +69,7 @@ HANDS_OUT(cuDevicePrimaryCtxRetain, (CUcontext *ctx, CUdevice dev),
 HANDS_OUT(cuGraphInstantiateWithFlags,
 	  (CUgraphExec *exec, CUgraph graph, unsigned long long flags), GIVE(exec))
 HANDS_OUT(cuStreamEndCapture, (CUstream s, CUgraph *graph), *graph = SCRIPT_GRAPH)
+/* clang-format on */
 
 EXPORT CUresult cuStreamQuery(CUstream s)
 {
@@ -88,24 +90,24 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *ctx)
 EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
 	*active = script.primary_active;
-	return CUDA_SUCCESS;
+	return script.state_rc;
 }
 
 EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
 {
 	*base = p;
 	*size = script.size_bytes;
-	return CUDA_SUCCESS;
+	return script.extent_rc;
 }
 
-EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus *status,
-					  cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps,
+EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id,
+					  CUgraph *graph, const CUgraphNode **deps,
 					  const CUgraphEdgeData **edges, size_t *count)
 {
 	static CUgraphNode node = SCRIPT_NODE;
 
-	*status = script.capture_id ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-				    : CU_STREAM_CAPTURE_STATUS_NONE;
+	*status =
+		script.capture_id ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
 	*id = script.capture_id;
 	*graph = SCRIPT_GRAPH;
 	*deps = &node;
@@ -139,6 +141,7 @@ EXPORT CUresult cuFuncGetParamInfo(CUfunction f, size_t i, size_t *offset, size_
 {
 	*offset = 8 * i;
 	*size = 8;
+	script_layouts += i == 0;
 	return i < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

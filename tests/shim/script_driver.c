@@ -7,7 +7,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 struct script script = { .context = 0x1000, .size_bytes = 4096, .primary_active = 1 };
-unsigned script_calls[HOOK_COUNT];
+unsigned script_calls[HOOK_COUNT], script_layouts;
 
 static CUresult answer(enum hook_id row)
 {
@@ -18,19 +18,19 @@ static CUresult answer(enum hook_id row)
 }
 
 /* Every row, unless something stronger below hands out a result. */
-#define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
-	EXPORT __attribute__((weak)) CUresult base##suffix##stream params                     \
-	{                                                                                     \
-		return answer(HOOK_##base##suffix##stream);                                   \
+#define HOOK(base, suffix, since, stream, family, kind, doc, params, args) \
+	EXPORT __attribute__((weak)) CUresult base##suffix##stream params  \
+	{                                                                  \
+		return answer(HOOK_##base##suffix##stream);                \
 	}
 #include "shim/hooks.def"
 #undef HOOK
 
 /* What the shim asks and does not hook: "yes", and nothing is written. */
-#define USE(symbol, params, args)                                                             \
-	EXPORT __attribute__((weak)) CUresult symbol params                                   \
-	{                                                                                     \
-		return CUDA_SUCCESS;                                                          \
+#define USE(symbol, params, args)                           \
+	EXPORT __attribute__((weak)) CUresult symbol params \
+	{                                                   \
+		return CUDA_SUCCESS;                        \
 	}
 #include "shim/uses.def"
 #undef USE

@@ -11,23 +11,27 @@
 #include "shim/hooks.h"
 
 struct script {
-	CUresult rc;			/* of everything but what the shim itself asks */
-	int set_errno;			/* 0: left alone */
-	uint64_t address;		/* the next allocation, import, global ... */
-	uint64_t size_bytes;		/* of a global, of an imported range; pitch */
-	uint64_t context;		/* current, and primary of every device */
-	int primary_active;		/* as cuDevicePrimaryCtxGetState tells */
-	CUresult stream_query;		/* of cuStreamQuery; CUDA_SUCCESS: script.rc */
-	uint64_t capture_id;		/* of the capture that every stream takes part in; 0: none */
-	CUgraphNodeType node_type;	/* of the one node of every graph */
-	uint64_t words[2];		/* of that node: two pointers, or source and destination */
+	CUresult rc;		   /* of everything but what the shim itself asks */
+	int set_errno;		   /* 0: left alone */
+	uint64_t address;	   /* the next allocation, import, global ... */
+	uint64_t size_bytes;	   /* of a global, of an imported range; pitch */
+	uint64_t context;	   /* current, and primary of every device */
+	int primary_active;	   /* as cuDevicePrimaryCtxGetState tells */
+	CUresult state_rc;	   /* of cuDevicePrimaryCtxGetState */
+	CUresult extent_rc;	   /* of cuMemGetAddressRange */
+	CUresult stream_query;	   /* of cuStreamQuery; CUDA_SUCCESS: script.rc */
+	uint64_t capture_id;	   /* of the capture that every stream takes part in; 0: none */
+	CUgraphNodeType node_type; /* of the one node of every graph */
+	uint64_t words[2];	   /* of that node: two pointers, or source and destination */
 };
 
 /* What is captured into, and the one node of every graph. */
-#define SCRIPT_GRAPH	((CUgraph)0x8000)
-#define SCRIPT_NODE	((CUgraphNode)0x9000)
+#define SCRIPT_GRAPH ((CUgraph)0x8000)
+#define SCRIPT_NODE  ((CUgraphNode)0x9000)
 
 __attribute__((visibility("default"))) extern struct script script;
 __attribute__((visibility("default"))) extern unsigned script_calls[HOOK_COUNT];
+/* How often the layout of a kernel was asked for. */
+__attribute__((visibility("default"))) extern unsigned script_layouts;
 
 #endif

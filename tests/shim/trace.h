@@ -10,15 +10,14 @@
 #include <stdint.h>
 
 struct trace_line {
-	bool finding;		/* else an event */
-	char what[32];		/* event, or kind of finding */
-	char kind[32];		/* of the range of an event; reason of a finding's first ref */
+	bool finding;  /* else an event */
+	char what[32]; /* event, or kind of finding */
+	char kind[32]; /* of the range of an event; reason of a finding's first ref */
 	uint64_t address, size_bytes, serial;
 };
 
-/* @brief Choose a fresh report file and switch the trace on; before the first CUDA call. */
+/* @brief Switch the trace on, into a file of our own; before the first CUDA call. */
 void trace_start(void);
-void trace_stop(void);
 /* @brief The next event or finding. @return false when nothing more happened. */
 bool trace_next(struct trace_line *out);
 

@@ -6,6 +6,7 @@
  *	ways deepbind LIB	lib_user.so binds itself to the driver
  *	ways plain LIB		the same library, opened as usual: its constructor is seen
  *	ways namespace		a second driver in a namespace of its own
+ *	ways runpath LIB NAME	no way past: LIB opens NAME, which only its own run path finds
  */
 #include "check.h"
 
@@ -38,12 +39,26 @@ static void open_namespace(void)
 	CHECK(p == raw_symbol(other, "cuMemAlloc_v2"), "it is not the driver's own");
 }
 
+static void open_by_runpath(const char *path, const char *name)
+{
+	void *lib = dlopen(path, RTLD_NOW);
+	void *(*open)(const char *) =
+		lib ? (void *(*)(const char *))dlsym(lib, "lib_next_open") : NULL;
+
+	CHECK(!dlopen(name, RTLD_NOW), "%s is found without a run path", name);
+	CHECK(open && open(name), "%s", dlerror());
+}
+
 int main(int argc, char **argv)
 {
 	const char *way = argc > 1 ? argv[1] : "";
 
 	if (strcmp(way, "plain") == 0 && argc > 2) {
 		open_user(argv[2], 0);
+		return check_result();
+	}
+	if (strcmp(way, "runpath") == 0 && argc > 3) {
+		open_by_runpath(argv[2], argv[3]);
 		return check_result();
 	}
 	start_cuda(dlopen("libcuda.so.1", RTLD_NOW));

@@ -12,10 +12,10 @@
 struct device_ops device;
 
 static struct {
-	_Atomic unsigned marks;		/* calls of exec_mark_holders() */
-	_Atomic unsigned freed;		/* calls of guard_freed() */
-	_Atomic unsigned unmapped;	/* calls of guard_unmapped() */
-	struct range *_Atomic last;	/* of the newest mark or free */
+	_Atomic unsigned marks;	    /* calls of exec_mark_holders() */
+	_Atomic unsigned freed;	    /* calls of guard_freed() */
+	_Atomic unsigned unmapped;  /* calls of guard_unmapped() */
+	struct range *_Atomic last; /* of the newest mark or free */
 	_Atomic uint32_t stack, count;
 } told;
 

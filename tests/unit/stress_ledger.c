@@ -17,13 +17,13 @@
 #include "tests/unit/doubles.h"
 #include "tests/unit/seed.h"
 
-#define THREADS		16
-#define FIXED		64
-#define BASE		((uint64_t)0x7f0000000000)
-#define SHARED		((uint64_t)0x100000000000)	/* where all threads hold and free */
-#define FIXED_STRIDE	((uint64_t)40 << 10)		/* crowds at several levels */
-#define SHARED_COUNT	32
-#define PAGE		((uint64_t)2 << 20)
+#define THREADS	     16
+#define FIXED	     64
+#define BASE	     ((uint64_t)0x7f0000000000)
+#define SHARED	     ((uint64_t)0x100000000000) /* where all threads hold and free */
+#define FIXED_STRIDE ((uint64_t)40 << 10)	/* crowds at several levels */
+#define SHARED_COUNT 32
+#define PAGE	     ((uint64_t)2 << 20)
 
 struct worker {
 	pthread_t thread;
@@ -49,8 +49,9 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *for
 
 static struct range *open_at(enum range_kind kind, uint64_t base, uint64_t size_bytes)
 {
-	struct range_desc d = { .base = base, .size_bytes = size_bytes, .kind = kind,
-				.context = 1, .scope = base };
+	struct range_desc d = {
+		.base = base, .size_bytes = size_bytes, .kind = kind, .context = 1, .scope = base
+	};
 	struct range *r = ledger_open(&d);
 
 	if (r == NULL)
@@ -192,8 +193,8 @@ static void map_and_unmap(struct worker *w)
 static void *work(void *arg)
 {
 	static void (*const deeds[])(struct worker *) = {
-		look_at_fixed, churn_in_granule, churn_between, hold_shared, replace_shared,
-		map_and_unmap,
+		look_at_fixed, churn_in_granule, churn_between,
+		hold_shared,   replace_shared,	 map_and_unmap,
 	};
 	struct worker *w = arg;
 

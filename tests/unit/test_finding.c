@@ -16,15 +16,20 @@ static struct finding_ref kernel_ref(const char *name, unsigned param, uint64_t 
 		.confidence = CONFIDENCE_EXACT,
 		.reason = STALE_FREED,
 		.value = base + 64,
-		.old = { .base = base, .size_bytes = 64 * MIB, .generation = base >> 20,
+		.old = { .base = base,
+			 .size_bytes = 64 * MIB,
+			 .generation = base >> 20,
 			 .kind = RANGE_DEVICE },
 	};
 }
 
 static struct finding stale(const struct finding_ref *refs, uint32_t count)
 {
-	return (struct finding){ .kind = FINDING_STALE_LAUNCH, .exec_serial = 3, .refs = refs,
-				 .refs_count = count, .refs_total = count };
+	return (struct finding){ .kind = FINDING_STALE_LAUNCH,
+				 .exec_serial = 3,
+				 .refs = refs,
+				 .refs_count = count,
+				 .refs_total = count };
 }
 
 static uint64_t id_of(const struct finding_ref *refs, uint32_t count)
@@ -100,8 +105,7 @@ Test(finding, id_is_the_same_in_every_build)
 {
 	struct finding_ref r = kernel_ref("k_a", 1, A);
 
-	cr_assert_eq(id_of(&r, 1), 0xc8d2defbf18a60d6ull, "%#lx",
-		     (unsigned long)id_of(&r, 1));
+	cr_assert_eq(id_of(&r, 1), 0xc8d2defbf18a60d6ull, "%#lx", (unsigned long)id_of(&r, 1));
 }
 
 Test(finding, counts)
@@ -130,8 +134,9 @@ Test(finding, text_of_a_stale_launch)
 
 	refs[2].reason = STALE_GENERATION;
 	refs[2].old.size_bytes = 3 << 19;
-	refs[2].now = (struct finding_range){ .base = A + MIB, .size_bytes = 100,
-					      .generation = 31, .kind = RANGE_POOL };
+	refs[2].now = (struct finding_range){
+		.base = A + MIB, .size_bytes = 100, .generation = 31, .kind = RANGE_POOL
+	};
 	cr_assert_str_eq(text_of(&f),
 			 "stale-launch: graph exec 3 refers to 2 ranges that are gone: "
 			 "0x7f0000000000 (64 MiB device, generation 133169152, freed) "

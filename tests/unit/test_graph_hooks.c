@@ -71,8 +71,21 @@ static void note_words(const struct node_desc *n)
 	note("; ");
 }
 
+static uint64_t born[64];
+static unsigned born_count;
+
+bool birth_known(uint64_t node)
+{
+	for (unsigned i = 0; i < born_count; i++)
+		if (born[i] == node)
+			return true;
+	return false;
+}
+
 void birth_record(const struct node_desc *n)
 {
+	cr_assert_lt(born_count, 64);
+	born[born_count++] = n->node;
 	note("birth %lx/%lx", n->graph, n->node);
 	note_words(n);
 }
@@ -343,6 +356,7 @@ static CUresult driver_graph_launch(CUgraphExec e, CUstream s)
 
 static CUresult driver_context(CUcontext *context)
 {
+	errno = EXDEV;
 	*context = (CUcontext)0xc0;
 	return CUDA_SUCCESS;
 }
@@ -490,6 +504,18 @@ Test(capture, a_launch_is_read_from_the_node_it_became)
 	expect("LAUNCH; ");
 }
 
+Test(capture, what_no_wrapper_saw_is_read_at_its_end)
+{
+	CUgraph g;
+
+	begin();
+	launch(A);
+	add_kernel(0x100, B);
+	trace[0] = '\0';
+	cuStreamEndCapture(STREAM, &g);
+	expect("END; birth 100/101 7f0000002000; ");
+}
+
 Test(capture, a_call_that_added_nothing_is_not_taken_for_the_one_before)
 {
 	begin();
@@ -567,8 +593,9 @@ Test(capture, a_captured_graph_launch_is_not_judged)
 	trace[0] = '\0';
 	stale = guard_refuses = true;
 	cr_assert_eq(cuGraphLaunch((CUgraphExec)0xe, STREAM), CUDA_SUCCESS);
-	expect("REPLAY; birth 300/300 7f0000001000; ");
+	expect("REPLAY; birth 100/100; birth 300/300 7f0000001000; ");
 	cr_assert_eq(nested_get(0x100, 0x100, 0), 0x300);
+	cuStreamEndCapture(STREAM, NULL);
 }
 
 /* ---- templates ---- */
@@ -580,7 +607,7 @@ Test(template, a_child_takes_over_what_its_original_meant)
 	add_kernel(0x200, A);
 	add_kernel(0x500, A);
 	cuGraphAddChildGraphNode(&n, (CUgraph)0x100, NULL, 0, (CUgraph)0x200);
-	expect("copy 200->500; ");
+	expect("birth 100/100; copy 200->500; ");
 	cuGraphDestroy((CUgraph)0x100);
 	expect("forget 500; forget 100; DESTROY; ");
 }
@@ -593,7 +620,7 @@ Test(template, a_child_of_another_shape_takes_over_nothing)
 	add_kernel(0x200, B);
 	add_kernel(0x500, A);
 	cuGraphAddChildGraphNode(&n, (CUgraph)0x100, NULL, 0, (CUgraph)0x200);
-	expect("");
+	expect("birth 100/100; ");
 }
 
 Test(template, a_child_that_moved_in_keeps_its_births)
@@ -604,7 +631,7 @@ Test(template, a_child_that_moved_in_keeps_its_births)
 	add_kernel(0x200, A);
 	p.graph.graph = (CUgraph)0x200;
 	cuGraphAddNode_v2(&n, (CUgraph)0x100, NULL, NULL, 0, &p);
-	expect("");
+	expect("birth 100/100; ");
 	cr_assert_eq(nested_get(0x100, 0x100, 0), 0x200);
 }
 
@@ -785,10 +812,17 @@ Test(launch, nothing_happens_inside_or_while_the_shim_is_off)
 	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
 	cuGraphLaunch(e, STREAM);
 	shim_inside = 0;
+	expect("INSTANTIATE; REPLAY; ");
+	begin();
+	trace[0] = '\0';
+	shim_inside = 1;
+	launch(A);
+	shim_inside = 0;
+	expect("LAUNCH; ");
 	store_relaxed(&shim_state, SHIM_OFF);
 	begin();
 	launch(A);
 	cuStreamEndCapture(STREAM, NULL);
 	cuGraphDestroy((CUgraph)0x100);
-	expect("INSTANTIATE; REPLAY; BEGIN; LAUNCH; END; DESTROY; ");
+	expect("BEGIN; LAUNCH; END; DESTROY; ");
 }

@@ -11,26 +11,32 @@
 enum { PLAIN = 10, MAPS = 4, PLACES = PLAIN + MAPS, NODES = 6, WORDS = 4, EXECS = 5 };
 enum { STEPS = 400000 };
 
-#define PLACE_BASE(p)	(0x7f0000000000ull + (p) * 16 * MIB)
-#define RESERVED_BASE	PLACE_BASE(PLAIN)
-#define RESERVED_BYTES	(MAPS * 16 * MIB)
-#define GRAPH		1ull
+#define PLACE_BASE(p)  (0x7f0000000000ull + (p)*16 * MIB)
+#define RESERVED_BASE  PLACE_BASE(PLAIN)
+#define RESERVED_BYTES (MAPS * 16 * MIB)
+#define GRAPH	       1ull
 
 /* A place is plain memory of its own, or a part of the one reservation. */
-static uint64_t plain_generation[PLAIN];	/* 0: nothing there */
+static uint64_t plain_generation[PLAIN]; /* 0: nothing there */
 static uint64_t reserved_generation;
 static bool mapped[MAPS];
 
-struct mref { int place; uint64_t generation; };	/* generation 0: no ref */
+struct mref {
+	int place;
+	uint64_t generation;
+}; /* generation 0: no ref */
 struct mnode {
 	unsigned words_count;
 	uint64_t values[WORDS];
 	struct mref refs[WORDS];
-	bool is_born;				/* of a template's node: refs are valid */
-	bool is_disabled;			/* of an exec's node */
+	bool is_born;	  /* of a template's node: refs are valid */
+	bool is_disabled; /* of an exec's node */
 };
 static struct mnode template[NODES];
-static struct { bool is_live; struct mnode nodes[NODES]; } execs[EXECS];
+static struct {
+	bool is_live;
+	struct mnode nodes[NODES];
+} execs[EXECS];
 static uint64_t seed;
 
 static unsigned below(unsigned limit)
@@ -66,8 +72,7 @@ static enum stale_reason health(const struct mref *r)
 		return plain_generation[r->place] ? STALE_GENERATION : STALE_FREED;
 	}
 	if (mapped[r->place - PLAIN])
-		return reserved_generation == r->generation ? STALE_REASON_COUNT
-							    : STALE_GENERATION;
+		return reserved_generation == r->generation ? STALE_REASON_COUNT : STALE_GENERATION;
 	return reserved_generation == r->generation ? STALE_UNMAPPED : STALE_FREED;
 }
 
@@ -252,10 +257,12 @@ static void op_enable(unsigned e)
 
 static void check_ref(unsigned *at, unsigned node, unsigned word, const struct mnode *n)
 {
-	enum stale_reason reason = health(&n->refs[word]);
 	const struct finding_ref *r = &stale_refs[*at];
+	enum stale_reason reason = STALE_REASON_COUNT;
 
-	if (!n->refs[word].generation || reason == STALE_REASON_COUNT)
+	if (n->refs[word].generation)
+		reason = health(&n->refs[word]);
+	if (reason == STALE_REASON_COUNT)
 		return;
 	cr_assert_lt(*at, stale_total);
 	cr_assert_eq(r->node, node);
@@ -278,7 +285,7 @@ static void op_launch(unsigned e)
 	}
 	stale_total = 0;
 	guard_refuses = below(2);
-	exec_find(e + 1)->body->reported = 0;	/* let each launch tell its causes */
+	exec_find(e + 1)->body->reported = 0; /* let each launch tell its causes */
 	ok = guard_launch(e + 1, STREAM);
 	for (unsigned i = 0; i < NODES; i++)
 		for (unsigned w = 0; w < execs[e].nodes[i].words_count; w++)

@@ -7,8 +7,8 @@
 #define A 0x7f0000000000ull
 #define B 0x7f1000000000ull
 #define C 0x7f2000000000ull
-#define R 0x700000000000ull	/* a reservation */
-#define G 0x100ull		/* handle of the exec under test */
+#define R 0x700000000000ull /* a reservation */
+#define G 0x100ull	    /* handle of the exec under test */
 
 TestSuite(guard, .init = world_start);
 
@@ -178,8 +178,11 @@ Test(guard, host_source_of_a_copy)
 
 	world_open(A, 4096, RANGE_HOST);
 	world_alloc(B);
-	world_exec(G, &(struct node_desc){ .graph = 1, .node = 1, .kind = NODE_MEMCPY,
-					   .words = words, .words_count = 2 });
+	world_exec(G, &(struct node_desc){ .graph = 1,
+					   .node = 1,
+					   .kind = NODE_MEMCPY,
+					   .words = words,
+					   .words_count = 2 });
 	world_free(A);
 	cr_assert(launch_finds(G));
 	cr_assert_eq(world_refs[0].node_kind, NODE_MEMCPY);
@@ -285,8 +288,11 @@ Test(guard, suspects_never_count)
 
 	w.confidence = CONFIDENCE_SUSPECT;
 	world_alloc(A);
-	world_exec(G, &(struct node_desc){ .graph = 1, .node = 1, .kind = NODE_KERNEL,
-					   .words = &w, .words_count = 1 });
+	world_exec(G, &(struct node_desc){ .graph = 1,
+					   .node = 1,
+					   .kind = NODE_KERNEL,
+					   .words = &w,
+					   .words_count = 1 });
 	cr_assert_eq(world_counters().refs_suspect, 1);
 	cr_assert_eq(world_counters().refs, 0);
 	world_free(A);
@@ -471,6 +477,23 @@ Test(guard, own_allocation_nodes_never_count)
 	cr_assert(ledger_find(A, &v));
 	cr_assert_eq(world_findings, 0);
 	cr_assert_eq(world_counters().launches_stale, 0);
+}
+
+/* Judged for another reason, the exec's own memory is no cause either. */
+Test(guard, own_allocation_nodes_among_other_causes)
+{
+	struct exec_builder *b = exec_build_begin();
+
+	world_open(A, MIB, RANGE_GRAPH);
+	world_alloc(B);
+	exec_build_node(b, KERNEL(1, 1, A, B));
+	exec_build_owns(b, A);
+	exec_open(G, 1, b);
+	world_free(A);
+	world_free(B);
+	cr_assert(launch_finds(G));
+	cr_assert_eq(world_found.refs_total, 1);
+	cr_assert(world_lists(B, STALE_FREED));
 }
 
 /* Another graph that reads the memory does hold it. */

@@ -11,7 +11,7 @@
 #include "arena/slab.h"
 #include "tests/unit/seed.h"
 
-#define GRANULE	512
+#define GRANULE 512
 #define TOP	((uint64_t)1 << 51)
 
 static struct range *range_at(uint64_t base)
@@ -124,7 +124,7 @@ Test(index, backtracks_over_emptied_nodes)
 
 /* ---- against an oracle ---- */
 
-#define MODEL	2000
+#define MODEL 2000
 
 struct model {
 	struct range *r[MODEL];
@@ -166,8 +166,9 @@ static struct range *model_take(struct model *m, size_t i)
 /* Addresses that crowd at several scales, so that all levels are exercised. */
 static uint64_t any_address(uint64_t *seed)
 {
-	static const uint64_t scales[] = { 4, 64, 512, 4096, 1 << 15, 1 << 21, 1 << 27,
-					   (uint64_t)1 << 33, (uint64_t)1 << 39 };
+	static const uint64_t scales[] = {
+		4, 64, 512, 4096, 1 << 15, 1 << 21, 1 << 27, (uint64_t)1 << 33, (uint64_t)1 << 39
+	};
 	uint64_t scale = scales[seed_below(seed, 9)];
 
 	return (0x200000000000 + seed_below(seed, 40) * scale + seed_below(seed, 3)) % TOP;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unit tests of arena/ledger.c and range.c: life of a range, look-ups, holders, health. */
 #include <criterion/criterion.h>
-#include <string.h>
+#include <sys/resource.h>
 
 #include "arena/slab.h"
 #include "tests/unit/doubles.h"
 
-#define A	((uint64_t)0x7f0000000000)
-#define B	((uint64_t)0x7f0100000000)
-#define SIZE	((uint64_t)1 << 20)
-#define CTX	((uint64_t)0xc0)
+#define A    ((uint64_t)0x7f0000000000)
+#define B    ((uint64_t)0x7f0100000000)
+#define SIZE ((uint64_t)1 << 20)
+#define CTX  ((uint64_t)0xc0)
 
 static void start(void)
 {
@@ -21,8 +21,9 @@ TestSuite(ledger, .init = start);
 
 static struct range *open_kind(enum range_kind kind, uint64_t base, uint64_t size_bytes)
 {
-	struct range_desc d = { .base = base, .size_bytes = size_bytes, .kind = kind,
-				.context = CTX, .stack = 7 };
+	struct range_desc d = {
+		.base = base, .size_bytes = size_bytes, .kind = kind, .context = CTX, .stack = 7
+	};
 
 	return ledger_open(&d);
 }
@@ -166,6 +167,22 @@ Test(ledger, counters_by_kind)
 	cr_assert_eq(c.bytes_by_kind[RANGE_HOST], 4096);
 }
 
+Test(ledger, without_memory_ranges_are_dropped_and_counted)
+{
+	struct rlimit none = { .rlim_cur = 1 << 20, .rlim_max = 1 << 20 };
+	uint64_t opened = 0;
+
+	setrlimit(RLIMIT_AS, &none);
+	/* Far apart, so that the index needs nodes as well. */
+	for (uint64_t i = 0; i < 100000; i++)
+		opened += open_kind(RANGE_DEVICE, (i + 1) << 32, SIZE) != NULL;
+	cr_assert_lt(opened, 100000);
+	cr_assert_eq(counters().dropped, 100000 - opened);
+	cr_assert_eq(counters().live, opened);
+	cr_assert_eq(ledger_close_context(CTX), opened);
+	cr_assert_eq(counters().live, 0);
+}
+
 /* ---- overlaps ---- */
 
 Test(ledger, what_overlaps_is_closed_as_an_unseen_free)
@@ -177,7 +194,7 @@ Test(ledger, what_overlaps_is_closed_as_an_unseen_free)
 	open_at(A + 2 * SIZE);
 	open_at(B);
 	hold(held, &e);
-	open_kind(RANGE_POOL, A + SIZE / 2, 2 * SIZE);	/* the second half of A, and two more */
+	open_kind(RANGE_POOL, A + SIZE / 2, 2 * SIZE); /* the second half of A, and two more */
 
 	cr_assert_eq(counters().overlaps, 3);
 	cr_assert_not(lives(A), "the rest of an overlapped range is gone as well");
@@ -239,6 +256,7 @@ Test(ledger, a_view_of_a_reused_object_cannot_be_pinned)
 	cr_assert_eq(open_at(B), r, "the slab gives the newest free object first");
 	cr_assert_not(ledger_pin(&v), "reused object");
 	cr_assert_eq(r->pins, 1);
+	cr_assert_neq(open_at(B + SIZE), r, "the object is free once, not twice");
 }
 
 /* ---- holders ---- */
@@ -302,8 +320,9 @@ Test(ledger, many_holders)
 Test(ledger, a_context_takes_its_ranges_with_it_without_findings)
 {
 	struct exec e = { 0 };
-	struct range_desc other = { .base = B, .size_bytes = SIZE, .kind = RANGE_DEVICE,
-				    .context = CTX + 1 };
+	struct range_desc other = {
+		.base = B, .size_bytes = SIZE, .kind = RANGE_DEVICE, .context = CTX + 1
+	};
 
 	for (int i = 0; i < 200; i++)
 		open_at(A + i * SIZE);
@@ -321,8 +340,11 @@ Test(ledger, a_context_takes_its_ranges_with_it_without_findings)
 
 static void open_global(uint64_t base, uint64_t module)
 {
-	struct range_desc d = { .base = base, .size_bytes = 64, .kind = RANGE_GLOBAL,
-				.context = CTX, .scope = module };
+	struct range_desc d = { .base = base,
+				.size_bytes = 64,
+				.kind = RANGE_GLOBAL,
+				.context = CTX,
+				.scope = module };
 
 	cr_assert_not_null(ledger_open(&d));
 }
@@ -392,12 +414,12 @@ Test(ledger, graphs_may_share_an_address)
 
 Test(ledger, of_two_sleepers_at_one_address_the_newer_comes_back)
 {
-	struct range *second;
+	struct range *first = open_kind(RANGE_GRAPH, A, SIZE), *second;
 
-	open_kind(RANGE_GRAPH, A, SIZE);
 	close_at(A);
 	second = open_kind(RANGE_GRAPH, A, SIZE);
 	close_at(A);
+	cr_assert_eq(first->generation, 0, "nobody waits for the older one");
 	ledger_revive_graph(A);
 	cr_assert_eq(found(A).range, second);
 	close_at(A);
@@ -415,6 +437,7 @@ Test(ledger, health_follows_the_memory)
 
 	cr_assert(ledger_pin(&v));
 	cr_assert_eq(ledger_health(r, v.generation, A + 100), RANGE_HEALTHY);
+	cr_assert_eq(ledger_health(r, v.generation + 1, A + 100), RANGE_IS_REPLACED);
 	closing = ledger_close_begin(A, 0);
 	cr_assert_eq(ledger_health(r, v.generation, A + 100), RANGE_IS_FREED);
 	ledger_close_end(closing, true);
@@ -461,4 +484,6 @@ Test(ledger, names)
 {
 	cr_assert_str_eq(range_kind_name(RANGE_RESERVED), "reserved");
 	cr_assert_str_eq(range_kind_name((enum range_kind)99), "?");
+	cr_assert_str_eq(event_kind_name(EVENT_UNMAP), "unmap");
+	cr_assert_str_eq(event_kind_name((enum event_kind)99), "?");
 }

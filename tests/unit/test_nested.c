@@ -50,9 +50,11 @@ Test(nested, bodies_come_in_the_order_they_were_added)
 Test(nested, a_graph_takes_all_inside_it_along)
 {
 	nested_add(0x100, 0x1, 0x200);
+	nested_add(0x100, 0x3, 0x600);
 	nested_add(0x200, 0x2, 0x300);
 	nested_add(0x400, 0x4, 0x500);
 	nested_forget_graph(0x100);
+	cr_assert(was_forgotten(0x600));
 	cr_assert(was_forgotten(0x100) && was_forgotten(0x200) && was_forgotten(0x300));
 	cr_assert_not(was_forgotten(0x500));
 	cr_assert_eq(nested_get(0x100, 0x1, 0), 0);

@@ -3,6 +3,7 @@
  * The scanner of kernel parameters and its cache of layouts, on a driver of four functions.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "shim/coverage.h"
@@ -22,11 +23,11 @@ static const struct param four[] = { { 0, 8 }, { 8, 4 }, { 16, 24 }, { 64, 128 }
 static const struct param *known = four;
 static size_t known_count = 4;
 static const char *known_name = "_Z4kernPKfi";
-static unsigned asked;
+static _Atomic unsigned asked;
 
 static CUresult tell(size_t i, size_t *offset, size_t *size_bytes)
 {
-	asked++;
+	add_relaxed(&asked, 1);
 	if (i >= known_count)
 		return CUDA_ERROR_INVALID_VALUE;
 	*offset = known[i].offset;
@@ -100,7 +101,7 @@ static void reset(void)
 	known_name = "_Z4kernPKfi";
 	params_forget_all();
 	call_init();
-	asked = 0;
+	store_relaxed(&asked, 0);
 }
 
 static void expect_word(uint32_t i, uint64_t value, unsigned param, unsigned offset,
@@ -149,6 +150,17 @@ Test(params, odd_values_are_suspect)
 	params_read(&out, FUNCTION, call.params, NULL);
 	expect_word(0, 0x7f0000001001, 0, 0, CONFIDENCE_SUSPECT);
 	expect_word(1, 0x7f0000002002, 2, 8, CONFIDENCE_SUSPECT);
+}
+
+Test(params, a_struct_that_is_less_aligned_holds_no_pointer)
+{
+	static const struct param odd[] = { { 4, 24 } };
+	uint64_t bytes[3] = { 0x7f0000001000, 0x7f0000002000, 0x7f0000003000 };
+
+	known = odd;
+	known_count = 1;
+	cr_assert_eq(params_read(&out, FUNCTION, (void *[]){ bytes }, NULL), PARAMS_READ);
+	cr_assert_eq(out.count, 0);
 }
 
 Test(params, null_entries_and_unsized_kernels_are_not_read)
@@ -230,9 +242,9 @@ Test(params, a_list_that_does_not_end_is_not_followed)
 Test(params, a_layout_is_asked_for_once)
 {
 	params_read(&out, FUNCTION, call.params, NULL);
-	cr_assert_eq(asked, 5); /* four, and the one behind the last */
+	cr_assert_eq(load_relaxed(&asked), 5); /* four, and the one behind the last */
 	params_read(&out, FUNCTION, call.params, NULL);
-	cr_assert_eq(asked, 5);
+	cr_assert_eq(load_relaxed(&asked), 5);
 }
 
 Test(params, an_unload_makes_a_handle_mean_something_else)
@@ -249,6 +261,38 @@ Test(params, an_unload_makes_a_handle_mean_something_else)
 	params_read(&out, FUNCTION, call.params, NULL);
 	cr_assert_eq(out.count, 0);
 	cr_assert_neq(out.name, name);
+}
+
+/* Run it under TSan: readers find whole layouts while others forget and fill. */
+#define READERS 3
+
+static struct params read_by[READERS];
+
+static void *reader(void *arg)
+{
+	struct params *mine = arg;
+	uintptr_t wrong = 0;
+
+	for (int i = 0; i < 5000; i++) {
+		params_read(mine, i % 2 ? FUNCTION : KERNEL, call.params, NULL);
+		wrong += mine->count != 2 || mine->name == 0;
+		if (i % 64 == 0)
+			params_forget_all();
+	}
+	return (void *)wrong;
+}
+
+Test(params, threads_share_the_cache)
+{
+	pthread_t threads[READERS];
+	void *wrong;
+
+	for (int i = 0; i < READERS; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, reader, &read_by[i]), 0);
+	for (int i = 0; i < READERS; i++) {
+		cr_assert_eq(pthread_join(threads[i], &wrong), 0);
+		cr_assert_null(wrong);
+	}
 }
 
 Test(params, a_full_cache_still_answers)

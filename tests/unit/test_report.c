@@ -96,7 +96,8 @@ Test(report, nothing_to_say_writes_nothing)
 
 Test(report, a_healthy_process_has_start_and_exit)
 {
-	json_t *lines, *start, *last;
+	json_auto_t *lines = NULL;
+	json_t *start, *last;
 
 	report_exit();
 	report_exit();
@@ -112,6 +113,7 @@ Test(report, a_healthy_process_has_start_and_exit)
 	last = last_line(lines);
 	cr_expect_str_eq(text_of(last, "type"), "exit");
 	cr_expect_str_eq(text_of(last, "verdict"), "pass");
+	cr_expect_str_eq(text_of(last, "counts_as"), "pass");
 	cr_expect_eq(number_of(json_object_get(last, "coverage"), "host-node"), 5);
 	cr_expect_eq(json_array_size(json_object_get(last, "entries")), 2);
 	cr_expect_eq(json_array_size(json_object_get(last, "unproven")), 0);
@@ -122,7 +124,8 @@ Test(report, a_finding_is_written_at_once_after_what_it_refers_to)
 {
 	static const char *const order[] = { "start",	"module", "module", "module", "module",
 					     "stack",	"stack",  "stack",  "stack",  "finding" };
-	json_t *lines, *ref;
+	json_auto_t *lines = NULL;
+	json_t *ref;
 
 	emit(1);
 	lines = read_lines(path);
@@ -149,7 +152,8 @@ Test(report, nothing_there_now_is_null)
 {
 	struct finding_ref ref = fixture_ref();
 	struct finding f = fixture_finding(1, &ref, 1);
-	json_t *lines, *o;
+	json_auto_t *lines = NULL;
+	json_t *o;
 
 	ref.now = (struct finding_range){ .base = 0 };
 	ref.name = 0;
@@ -162,7 +166,7 @@ Test(report, nothing_there_now_is_null)
 
 Test(report, the_same_key_once_stacks_once)
 {
-	json_t *lines;
+	json_auto_t *lines = NULL;
 
 	emit(1);
 	emit(1);
@@ -179,7 +183,7 @@ Test(report, the_same_key_once_stacks_once)
 
 Test(report, a_flood_is_bounded_and_counted)
 {
-	json_t *lines;
+	json_auto_t *lines = NULL;
 
 	for (uint64_t key = 1; key <= REPORT_FINDINGS_MAX + 500; key++)
 		emit(key);
@@ -228,7 +232,8 @@ Test(report, information_is_not_said)
 
 Test(report, what_was_not_seen_is_unproven)
 {
-	json_t *lines, *why;
+	json_auto_t *lines = NULL;
+	json_t *why;
 
 	fixture_gap = 3;
 	cr_expect_eq(report_verdict(), VERDICT_UNPROVEN);
@@ -237,6 +242,7 @@ Test(report, what_was_not_seen_is_unproven)
 	report_exit();
 	lines = read_lines(path);
 	cr_expect_str_eq(text_of(last_line(lines), "verdict"), "unproven");
+	cr_expect_str_eq(text_of(last_line(lines), "counts_as"), "pass");
 	why = json_object_get(last_line(lines), "unproven");
 	cr_assert_eq(json_array_size(why), 2);
 	cr_expect_str_eq(json_string_value(json_array_get(why, 0)), "the shim broke");
@@ -244,6 +250,26 @@ Test(report, what_was_not_seen_is_unproven)
 	cr_expect(strstr(fixture_said, "verdict unproven: the shim broke; see"), "%s", fixture_said);
 	emit(1);
 	cr_expect_eq(report_verdict(), VERDICT_FAIL, "fail is stronger");
+}
+
+Test(report, unproven_counts_as_what_was_asked_for)
+{
+	json_auto_t *lines = NULL;
+
+	source.unproven_fails = true;
+	fixture_gap = 1;
+	report_exit();
+	lines = read_lines(path);
+	cr_expect_str_eq(text_of(last_line(lines), "verdict"), "unproven");
+	cr_expect_str_eq(text_of(last_line(lines), "counts_as"), "fail");
+}
+
+Test(report, a_count_that_is_unproven_is_said)
+{
+	fixture_gap = 3;
+	report_exit();
+	cr_expect(strstr(fixture_said, "verdict unproven: 3 variants that passed through; see /"), "%s",
+		  fixture_said);
 }
 
 Test(report, quiet_says_nothing)
@@ -257,7 +283,7 @@ Test(report, quiet_says_nothing)
 Test(report, lost_lines_are_counted_in_the_exit_line)
 {
 	char moved[sizeof(path) + 8];
-	json_t *lines;
+	json_auto_t *lines = NULL;
 
 	/* A place that cannot be written first, and can be at the end. */
 	snprintf(moved, sizeof(moved), "%s/a", path);
@@ -296,7 +322,7 @@ Test(report, an_unknown_placeholder_is_said)
 Test(report, bytes_that_are_not_utf8)
 {
 	static const struct stack_module odd = { "/tmp/\xff\xfe\"\\\n.so", "" };
-	json_t *lines;
+	json_auto_t *lines = NULL;
 
 	source.library = odd.path;
 	report_exit();
@@ -306,7 +332,7 @@ Test(report, bytes_that_are_not_utf8)
 
 Test(report, a_forked_child_leaves_the_file_of_its_parent)
 {
-	json_t *lines;
+	json_auto_t *lines = NULL;
 	pid_t child;
 	int status;
 
@@ -329,7 +355,7 @@ Test(report, a_forked_child_leaves_the_file_of_its_parent)
 Test(report, a_forked_child_may_start_its_own)
 {
 	char name[sizeof(path) + 8], own[sizeof(path) + 16];
-	json_t *lines;
+	json_auto_t *lines = NULL;
 	pid_t child;
 
 	snprintf(name, sizeof(name), "%s-%%p", path);
@@ -387,7 +413,7 @@ static void *writer(void *arg)
 Test(report, threads_do_not_mix_their_lines)
 {
 	pthread_t threads[4];
-	json_t *lines;
+	json_auto_t *lines = NULL;
 
 	for (uintptr_t i = 0; i < 4; i++)
 		pthread_create(&threads[i], NULL, writer, (void *)(i + 1));

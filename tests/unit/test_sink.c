@@ -71,6 +71,20 @@ Test(sink, the_descriptor_is_not_inherited)
 	cr_expect(fcntl(sink.fd, F_GETFD) & FD_CLOEXEC);
 }
 
+Test(sink, standard_descriptors_are_left_free)
+{
+	int saved = dup(STDIN_FILENO);
+
+	close(STDIN_FILENO);
+	sink_init(&sink, "a.jsonl", warn);
+	cr_expect(put("1\n"));
+	cr_expect_gt(sink.fd, STDERR_FILENO);
+	cr_expect_eq(fcntl(STDIN_FILENO, F_GETFD), -1);
+	cr_expect(fcntl(sink.fd, F_GETFD) & FD_CLOEXEC);
+	cr_expect_str_eq(contents("a.jsonl"), "1\n");
+	dup2(saved, STDIN_FILENO);
+}
+
 Test(sink, a_name_stays_where_it_was_given)
 {
 	sink_init(&sink, "a.jsonl", warn);

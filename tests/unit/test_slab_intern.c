@@ -11,7 +11,10 @@
 #include "arena/slab.h"
 #include "tests/unit/seed.h"
 
-struct thing { uint64_t id, more[8]; void *slab_link; };
+struct thing {
+	uint64_t id, more[8];
+	void *slab_link;
+};
 
 Test(slab, objects_are_fresh_apart_and_come_back)
 {
@@ -84,7 +87,7 @@ Test(slab, arrays_grow_and_keep_their_elements)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		uint64_t before;
 
-		grow_to_the_end(sizes[i]);	/* the size classes keep what they mapped */
+		grow_to_the_end(sizes[i]); /* the size classes keep what they mapped */
 		before = slab_bytes();
 		grow_to_the_end(sizes[i]);
 		cr_assert_eq(slab_bytes(), before, "leak with elements of %zu", sizes[i]);
@@ -149,8 +152,8 @@ Test(intern, strings_of_any_length)
 	}
 }
 
-#define THREADS	8
-#define STRINGS	20000
+#define THREADS 8
+#define STRINGS 20000
 
 static uint32_t ids[THREADS][STRINGS];
 

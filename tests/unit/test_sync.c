@@ -5,9 +5,9 @@
 #include "arena/exec.h"
 #include "arena/sync.h"
 
-#define S	((uint64_t)0x1000)
-#define T	((uint64_t)0x2000)
-#define E	((uint64_t)0x3000)
+#define S ((uint64_t)0x1000)
+#define T ((uint64_t)0x2000)
+#define E ((uint64_t)0x3000)
 
 /* As guard_launch() stamps a launch. */
 static uint64_t launch(void)

@@ -4,8 +4,8 @@
 
 #include "tests/unit/doubles.h"
 
-#define R	((uint64_t)0x600000000000)
-#define PAGE	((uint64_t)2 << 20)
+#define R    ((uint64_t)0x600000000000)
+#define PAGE ((uint64_t)2 << 20)
 
 static void start(void)
 {
@@ -16,16 +16,16 @@ TestSuite(vmm, .init = start);
 
 static struct range *reserve(uint64_t base, uint64_t pages)
 {
-	struct range_desc d = { .base = base, .size_bytes = pages * PAGE,
-				.kind = RANGE_RESERVED };
+	struct range_desc d = { .base = base, .size_bytes = pages * PAGE, .kind = RANGE_RESERVED };
 
 	return ledger_open(&d);
 }
 
 static struct range *map(uint64_t base, uint64_t pages)
 {
-	struct range_desc d = { .base = base, .size_bytes = pages * PAGE, .kind = RANGE_MAPPED,
-				.scope = 0x77 };
+	struct range_desc d = {
+		.base = base, .size_bytes = pages * PAGE, .kind = RANGE_MAPPED, .scope = 0x77
+	};
 
 	return ledger_map(&d);
 }

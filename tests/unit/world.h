@@ -12,8 +12,8 @@
 #include "arena/intern.h"
 #include "arena/ledger.h"
 
-#define MIB	(1ull << 20)
-#define STREAM	0x5000ull
+#define MIB    (1ull << 20)
+#define STREAM 0x5000ull
 
 /* The newest finding, with refs of its own, and how many there were. */
 static struct finding world_found;
@@ -74,7 +74,8 @@ static inline void world_unmap(uint64_t base, uint64_t size_bytes)
 
 static inline struct word word_at(unsigned param, uint64_t value)
 {
-	return (struct word){ .value = value, .param = (uint16_t)param,
+	return (struct word){ .value = value,
+			      .param = (uint16_t)param,
 			      .confidence = CONFIDENCE_EXACT };
 }
 
@@ -93,14 +94,17 @@ static inline const struct node_desc *world_kernel(struct world_node *n, uint64_
 	for (; count < 4 && values[count]; count++)
 		n->words[count] = word_at(count, values[count]);
 	snprintf(n->name, sizeof(n->name), "k%lu", (unsigned long)node);
-	n->desc = (struct node_desc){ .graph = graph, .node = node, .kind = NODE_KERNEL,
-				      .name = intern(n->name), .words = n->words,
+	n->desc = (struct node_desc){ .graph = graph,
+				      .node = node,
+				      .kind = NODE_KERNEL,
+				      .name = intern(n->name),
+				      .words = n->words,
 				      .words_count = count };
 	return &n->desc;
 }
 
-#define KERNEL(graph, node, ...)                                                              \
-	world_kernel(&(struct world_node){ .name = "" }, (graph), (node),                     \
+#define KERNEL(graph, node, ...)                                          \
+	world_kernel(&(struct world_node){ .name = "" }, (graph), (node), \
 		     (const uint64_t[]){ __VA_ARGS__, 0, 0, 0, 0 })
 
 /* An exec with one kernel node, whose key is node 1 of graph 1. */

@@ -97,5 +97,36 @@ static void cloned(void)
 	MUST(peek(out) == 0);
 }
 
+/* An operation that has no wrapper of its own: read when the capture ends. */
+static void mem_op(void)
+{
+	CUgraphExec e;
+	CUgraph g;
+
+	start();
+	CAPTURE(g, CK(cuStreamWriteValue32(S, w, 9, 0)));
+	dev_free(w);
+	e = instantiate(g);
+	victim_only_harmless(false);
+	replay("E", e);
+}
+
+/* An exec that is captured becomes a child of the new graph, and its nodes are born there. */
+static void launched(void)
+{
+	CUgraphExec e, outer;
+	CUgraph g;
+
+	start();
+	CAPTURE_EXEC(e, run_acc(out, w));
+	CAPTURE(g, CK(cuGraphLaunch(e, S)));
+	CK(cuGraphExecDestroy(e));
+	dev_free(w);
+	outer = instantiate(g);
+	victim_only_harmless(false);
+	replay("E", outer);
+	MUST(peek(out) == 0);
+}
+
 VICTIM({ "captured", captured }, { "in-capture", in_capture }, { "added", added },
-       { "reused", reused }, { "cloned", cloned });
+       { "reused", reused }, { "cloned", cloned }, { "mem-op", mem_op }, { "launched", launched });

@@ -48,7 +48,7 @@ for build in "${builds[@]}"; do
 	fi
 	meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes "$(nproc)" \
 		>"$dir.test.log" 2>&1
-	grep -E 'FAIL|TIMEOUT|ERROR' "$dir.test.log" | head -n 60
+	sed '1,/^Summary of Failures/d' "$dir.test.log" | grep -E 'FAIL|TIMEOUT|ERROR' | head -n 60
 	logs+=("$dir/meson-logs/testlog.json")
 done
 

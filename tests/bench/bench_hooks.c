@@ -28,6 +28,7 @@
 #define MEMORY_GRAPHS 200u
 
 static CUgraphExec execs[EXECS_MANY];
+static unsigned threads_now;	/* of the batch that runs */
 
 static void check(CUresult rc)
 {
@@ -66,13 +67,15 @@ static void launch_graph(unsigned n, unsigned who)
 		cuGraphLaunch(execs[who], stream);
 }
 
-/* A stride that is coprime to the number: each exec once, no two neighbours in a row. */
+/* A stride that is coprime to the number: each exec once, no two neighbours in a row. An exec is
+ * one thread's: the driver wants its launches serialised anyway. */
 static void launch_graphs(unsigned n, unsigned who)
 {
+	const unsigned mine = EXECS_MANY / threads_now;
 	CUstream stream = stream_of(who);
 
-	for (unsigned at = who * (EXECS_MANY / THREADS_MAX); n--; at = (at + 7919) % EXECS_MANY)
-		cuGraphLaunch(execs[at], stream);
+	for (unsigned at = 0; n--; at = (at + 7919) % mine)
+		cuGraphLaunch(execs[who * mine + at], stream);
 }
 
 static void alloc_free(unsigned n, unsigned who)
@@ -179,6 +182,7 @@ static uint64_t batch_ns(const struct operation *op, int threads)
 	pthread_barrier_t start;
 	uint64_t begin_ns = UINT64_MAX, end_ns = 0;
 
+	threads_now = (unsigned)threads;
 	pthread_barrier_init(&start, NULL, (unsigned)threads);
 	for (int i = 0; i < threads; i++) {
 		workers[i] = (struct worker){ .start = &start, .op = op, .who = (unsigned)i };

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that needs a real GPU, in one run: tests/gpu/run.py BUILD_DIR [SECTION...]
 
-Sections: victims (the cases, both gates), a20 (one story in four builds), stock (programs that
+Sections: victims (the cases, both gates), slots (the same with slots, figures of the publication,
+views of slots in the array libraries), a20 (one story in four builds), stock (programs that
 are well: no finding, the same output), faulty (PyTorch programs that must be caught), measure
 (CPU time with the library as a ratio of the time without). A table comes last. With $OUT set, the
 table, the log, the figures and the reports of the programs are left there.
@@ -30,6 +31,7 @@ SKIP = 77
 CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 WORKERS = 4
 PAIRS_TORCH, PAIRS_DRIVER = 8, 9
+EXPECTATIONS = sorted((HERE.parent / "victims").glob("*.expect"))
 XLA_FLAGS = ("--xla_gpu_graph_min_graph_size=1 "
              "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL")
 ALLOCATORS = {
@@ -99,13 +101,35 @@ class Suite:
     # ---- sections ----
 
     def run_victims(self):
+        self.run_expectations("victims", [e for e in EXPECTATIONS if not tells_of_slots(e)])
+
+    def run_slots(self):
+        self.run_expectations("slots", [e for e in EXPECTATIONS if tells_of_slots(e)])
+        self.run_publish()
+        for library in ("torch", "cupy", "jax"):
+            r = self.run(self.python("views.py", library), "strict")
+            problems = None if "ModuleNotFoundError" in r.err else \
+                [f"exit {r.code} {last_line(r.err)}"] if r.code else []
+            found = [line["text"] for line in r.lines if line["type"] == "finding"]
+            self.add("slots", f"views in {library}", found or problems, last_line(r.out))
+
+    def run_publish(self):
+        """Figures of the publication, from one process with the library."""
+        r = self.run([self.build / "tests" / "bench" / "bench_publish"], "strict", timeout=300)
+        figures = re.findall(r"^measure (\S+) (\S+)(.*)$", r.out, re.M)
+        self.add("slots", "bench_publish", [] if figures and not r.code else
+                 [f"exit {r.code} {last_line(r.err)}"])
+        for name, value, unit in figures:
+            self.figures[name] = float(value)
+            self.add("slots", name, [], value + unit)
+
+    def run_expectations(self, section, expects):
         def one(expect):
             command = [sys.executable, HERE.parent / "e2e" / "run_case.py", "--shim", self.shim,
                        "--victim", self.victims / expect.stem, expect]
             return subprocess.run([str(c) for c in command], text=True, capture_output=True,
                                   timeout=300, check=False)
 
-        expects = sorted((HERE.parent / "victims").glob("*.expect"))
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             for expect, p in zip(expects, pool.map(one, expects)):
                 self.log.append(p.stdout + p.stderr)
@@ -114,7 +138,7 @@ class Suite:
                 skips = sum(line.startswith("skip") for line in p.stdout.splitlines())
                 problems = None if p.returncode == SKIP else \
                     (bad or [p.stderr.strip()[-300:]]) if p.returncode else []
-                self.add("victims", expect.stem[2:], problems,
+                self.add(section, expect.stem[2:], problems,
                          f"{forms} runs ok" + (f", {skips} skipped" if skips else ""))
 
     def run_a20(self):
@@ -209,9 +233,10 @@ class Suite:
                         samples[name].append(float(ns))
             self.add_ratios(plain, under, failed)
             graphs = exit_totals(lines)
-            if graphs["nodes"]:
+            if graphs["nodes_live"]:
                 self.add("measure", f"bytes a node ({pathlib.Path(command[-1]).stem})", [],
-                         f"{graphs['bytes'] / graphs['nodes']:.1f} ({graphs['nodes']} nodes)")
+                         f"{graphs['bytes'] / graphs['nodes_live']:.1f} "
+                         f"({graphs['nodes_live']} nodes)")
 
     def add_ratios(self, plain, under, failed):
         if failed or not plain:
@@ -244,6 +269,10 @@ class Suite:
             f.write("".join(self.reports))
 
 
+def tells_of_slots(expect):
+    return '#include "slots.h"' in expect.with_suffix(".c").read_text()
+
+
 def verdict_word(problems):
     return "skip" if problems is None else "FAIL" if problems else "ok"
 
@@ -263,8 +292,8 @@ def exit_totals(lines):
     """Sums over the exit lines of all processes of a program."""
     ends = [line for line in lines if line["type"] == "exit"]
     total = {key: sum(e["graphs"][name] for e in ends)
-             for key, name in (("execs", "execs_opened"), ("nodes", "nodes"), ("bytes", "bytes"),
-                               ("exact", "refs_exact"), ("struct", "refs_struct"))}
+             for key, name in (("execs", "execs_opened"), ("nodes_live", "nodes_live"),
+                               ("bytes", "bytes"), ("exact", "refs_exact"), ("struct", "refs_struct"))}
     total["verdicts"] = sorted({e["verdict"] for e in ends})
     total["unproven"] = sorted({why for e in ends for why in e["unproven"]})
     return total
@@ -295,7 +324,7 @@ def have_gpu():
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    sections = ["victims", "a20", "stock", "faulty", "measure"]
+    sections = ["victims", "slots", "a20", "stock", "faulty", "measure"]
     parser.add_argument("build")
     parser.add_argument("sections", nargs="*", default=sections)
     args = parser.parse_args()

@@ -34,3 +34,5 @@ for round_ in range(4):
         out.zero_()
         graphs[i].replay()
         print(round_, i, out.sum().item())
+# The interpreter would free the tensors first, while the graphs still refer to them: a warning.
+del graph, graphs

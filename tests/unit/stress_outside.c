@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "called.h"
 #include "report_fixture.h"
 #include "shim/coverage.h"
 #include "shim/stacks.h"
@@ -17,7 +18,7 @@
 static unsigned rounds = 100;
 
 /* Each number is a call path of its own. */
-static __attribute__((noinline, noipa)) uint32_t path(unsigned bits, unsigned left)
+static CALLED uint32_t path(unsigned bits, unsigned left)
 {
 	uint32_t id;
 

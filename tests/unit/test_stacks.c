@@ -11,6 +11,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "called.h"
 #include "shim/coverage.h"
 #include "shim/modules.h"
 #include "shim/options.h"
@@ -41,9 +42,6 @@ static bool full(void)
 	unwind_init();
 	return strcmp(stack_unwinder(), "libunwind") == 0;
 }
-
-/* The tests need calls that stay calls. */
-#define CALLED __attribute__((noinline, noclone, noipa))
 
 static CALLED uint32_t leaf(enum stack_use use)
 {

@@ -33,6 +33,8 @@
 #endif
 /* Full fence: orders a store before it against a load after it (Dekker pattern). */
 #define fence_seq_cst()		atomic_thread_fence(memory_order_seq_cst)
+/* Orders nothing in the processor; its other half is membarrier(2). */
+#define fence_compiler()	atomic_signal_fence(memory_order_seq_cst)
 #define fence_acquire()		atomic_thread_fence(memory_order_acquire)
 #define fence_release()		atomic_thread_fence(memory_order_release)
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "arena/binding.h"
 #include "arena/chunk.h"
 #include "arena/slab.h"
 
@@ -33,9 +34,10 @@ void body_clear(struct exec_body *b)
 		ledger_unpin(b->owners[i].range);
 	if (b->slots)
 		memset(b->slots, 0, b->slots_cap * sizeof(*b->slots));
-	b->nodes_count = b->refs_count = b->owners_count = b->owned_count = 0;
+	b->nodes_count = b->refs_count = b->owners_count = b->owned_count = b->freed_count = 0;
 	b->refs_loose = b->owners_dead = b->suspects = b->hint = 0;
 	b->reported = 0;
+	b->told_unsafe = false;
 }
 
 void body_free(struct exec_body *b)
@@ -48,6 +50,7 @@ void body_free(struct exec_body *b)
 	chunk_put(b->owners, b->owners_cap * sizeof(*b->owners));
 	chunk_put(b->slots, b->slots_cap * sizeof(*b->slots));
 	chunk_put(b->owned, b->owned_cap * sizeof(*b->owned));
+	chunk_put(b->freed, b->freed_cap * sizeof(*b->freed));
 	slab_put(&bodies, b);
 }
 
@@ -146,14 +149,17 @@ static void owner_uncount(struct exec_body *b, uint32_t i)
 
 int body_add_node(struct exec_body *b, const struct node_desc *n)
 {
-	if (chunk_grow(&b->nodes, &b->nodes_cap, b->nodes_count + 1, sizeof(*b->nodes)))
+	if (n->depth >= DEPTH_MAX ||
+	    chunk_grow(&b->nodes, &b->nodes_cap, b->nodes_count + 1, sizeof(*b->nodes)))
 		return -ENOMEM;
 	b->nodes[b->nodes_count++] = (struct exec_node){
 		.key = n->node,
 		.name = n->name,
 		.first = b->refs_count,
-		.depth = (uint16_t)n->depth,
-		.kind = (uint8_t)n->kind,
+		/* Relaxed: words that race with a change of bindings are the program's race. */
+		.birth = load_relaxed(&binding_clock),
+		.depth = n->depth & (DEPTH_MAX - 1),
+		.kind = n->kind & 15,
 	};
 	return 0;
 }
@@ -163,6 +169,38 @@ int body_add_owned(struct exec_body *b, uint64_t base)
 	if (chunk_grow(&b->owned, &b->owned_cap, b->owned_count + 1, sizeof(*b->owned)))
 		return -ENOMEM;
 	b->owned[b->owned_count++] = base;
+	return 0;
+}
+
+int body_add_freed(struct exec_body *b, uint64_t base)
+{
+	if (chunk_grow(&b->freed, &b->freed_cap, b->freed_count + 1, sizeof(*b->freed)))
+		return -ENOMEM;
+	b->freed[b->freed_count++] = base;
+	return 0;
+}
+
+int body_add_memory(struct exec_body *b, const struct exec_body *from)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < from->owned_count; i++)
+		err = body_add_owned(b, from->owned[i]);
+	for (uint32_t i = 0; !err && i < from->freed_count; i++)
+		err = body_add_freed(b, from->freed[i]);
+	return err;
+}
+
+uint64_t body_frees(const struct exec_body *b, uint32_t i)
+{
+	for (uint32_t k = 0; k < b->freed_count; k++) {
+		uint32_t at = 0;
+
+		while (at < b->owned_count && b->owned[at] != b->freed[k])
+			at++;
+		if (at == b->owned_count && i-- == 0)
+			return b->freed[k];
+	}
 	return 0;
 }
 
@@ -228,6 +266,7 @@ int body_add_copy(struct exec_body *b, const struct exec_body *from, uint32_t i,
 						  .depth = n->depth + depth }))
 		return -ENOMEM;
 	b->nodes[b->nodes_count - 1].disabled = n->disabled;
+	b->nodes[b->nodes_count - 1].birth = n->birth;
 	for (uint32_t k = n->first; k < n->first + n->count; k++) {
 		const struct exec_ref *r = &from->refs[k];
 		const struct ref ref = {
@@ -258,6 +297,7 @@ static int body_reserve(struct exec_body *b, const struct exec_body *like)
 		{ &b->owners, &b->owners_cap, like->owners_count - like->owners_dead,
 		  sizeof(*b->owners) },
 		{ &b->owned, &b->owned_cap, like->owned_count, sizeof(*b->owned) },
+		{ &b->freed, &b->freed_cap, like->freed_count, sizeof(*b->freed) },
 	};
 
 	for (unsigned i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
@@ -283,8 +323,8 @@ struct exec_body *body_pack(const struct exec_body *from)
 		return NULL;
 	err = body_reserve(b, from);
 	/* Owned bases first: they decide which owners are the exec's own. */
-	for (uint32_t i = 0; !err && i < from->owned_count; i++)
-		err = body_add_owned(b, from->owned[i]);
+	if (!err)
+		err = body_add_memory(b, from);
 	for (uint32_t i = 0; !err && i < from->nodes_count; i++)
 		err = body_add_copy(b, from, i, 0);
 	if (err) {
@@ -311,6 +351,7 @@ int body_replace(struct exec_body *b, uint32_t i, const struct exec_body *from)
 
 	drop_refs(b, n);
 	n->name = from->nodes[0].name;
+	n->birth = from->nodes[0].birth;
 	if (need > room) {
 		if (chunk_grow(&b->refs, &b->refs_cap, b->refs_count + need, sizeof(*b->refs)))
 			return -ENOMEM;

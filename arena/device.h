@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the core needs from the outside world; filled once by shim/ (or by a test) before the
- * first event. No function is called with a lock of the core held.
+ * first event. No function is called with a lock of the core held. Any thread.
  */
 #ifndef ARENA_DEVICE_H
 #define ARENA_DEVICE_H
@@ -12,14 +12,50 @@
 struct finding;
 struct event;
 
+/* One copy of a publication: device to device, any alignment, no overlap. */
+struct device_copy {
+	uint64_t dst, src, bytes;
+};
+
+/*
+ * The second half is for arenas: NULL until the shim fills it (shim/device.c). A call returns 0 or
+ * -errno, and then nothing was queued: -EBUSY when it would have disturbed a stream capture,
+ * -EIO when the driver refused. A stream is a CUstream.
+ */
 struct device_ops {
-	/* Is work queued on @stream (CUstream) not finished? False when it cannot be told:
-	 * the stream is gone, or asking would disturb a capture. */
+	/* Is work queued on @stream (CUstream, or a key of sync.h) not finished? False when it
+	 * cannot be told: the stream is gone or another thread's default stream, or asking would
+	 * disturb a capture. */
 	bool (*stream_busy)(uint64_t stream);
+	/* Is what @event (CUevent), recorded on @stream, stands for finished? False when it
+	 * cannot be told. NULL: never. */
+	bool (*event_done)(uint64_t event, uint64_t stream);
 	/* A finding was made. Called at most once per finding; may be NULL. */
 	void (*finding)(const struct finding *f);
 	/* Something happened (event.h); NULL unless events are wanted. */
 	void (*event)(const struct event *e);
+
+	/* Stream handles up to this one name another stream in each thread or context. */
+	uint64_t shared_streams;
+
+	/* Device memory of arenas and shadows, zeroed; the application is not told. */
+	int (*alloc)(uint64_t bytes, int32_t device, uint64_t *addr);
+	/* Waits until nothing uses it any more. */
+	void (*free)(uint64_t addr);
+	/* The copies of one publication, in stream order, in one launch where a kernel is at hand.
+	 * @return also -EREMOTEIO: the driver refused after a part had been queued. */
+	int (*copy)(const struct device_copy *ops, uint32_t count, uint64_t stream);
+	/* From wherever @src is, in stream order. */
+	int (*put)(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t stream);
+	int (*zero)(uint64_t addr, uint64_t bytes, uint64_t stream);
+	/* A fence comes after what is queued on @stream now; wait lets @stream wait for it. */
+	int (*fence)(uint64_t stream, uint64_t *fence);
+	/* The same after everything in @context, for a stream that has no name any more. */
+	int (*fence_context)(uint64_t context, uint64_t *fence);
+	int (*wait)(uint64_t fence, uint64_t stream);
+	bool (*fence_done)(uint64_t fence);	/* also when the driver refuses to tell */
+	void (*fence_free)(uint64_t fence);
+	int (*synchronise)(uint64_t stream);
 };
 
 extern struct device_ops device;

@@ -11,6 +11,7 @@
 
 #include "arena/body.h"
 #include "arena/chunk.h"
+#include "arena/order.h"
 #include "arena/slab.h"
 #include "arena/table.h"
 
@@ -71,6 +72,12 @@ void exec_build_owns(struct exec_builder *b, uint64_t base)
 {
 	if (b && !b->failed)
 		b->failed = body_add_owned(b->body, base);
+}
+
+void exec_build_frees(struct exec_builder *b, uint64_t base)
+{
+	if (b && !b->failed)
+		b->failed = body_add_freed(b->body, base);
 }
 
 static void builder_drop(struct exec_builder *b)
@@ -139,17 +146,28 @@ static void hold_instead(struct exec *e, struct exec_body *fresh)
 			ledger_release(old->owners[i].range, e);
 }
 
+/* Is a ref of @n not sound? Holders lock held. */
+static bool node_stale(const struct exec_body *b, const struct exec_node *n)
+{
+	for (uint32_t k = n->first; k < n->first + n->count; k++)
+		if (!b->owners[b->refs[k].owner].own &&
+		    ref_judge(b, n, &b->refs[k]) != STALE_REASON_COUNT)
+			return true;
+	return false;
+}
+
 void exec_check(struct exec *e, uint32_t first, uint32_t count)
 {
 	const struct exec_body *b = e->body;
 
+	order_mark(e);
 	/*
 	 * Pairs with the fence between state and holders count in ledger_close_begin(): either
 	 * the free sees our holder and marks, or we see its state here.
 	 */
 	fence_seq_cst();
-	for (uint32_t k = first; k < first + count; k++) {
-		if (b->owners[b->refs[k].owner].own || body_health(b, &b->refs[k]) == RANGE_HEALTHY)
+	for (uint32_t i = first; i < first + count; i++) {
+		if (!node_stale(b, &b->nodes[i]))
 			continue;
 		or_release(&e->mark, MARK_JUDGE);
 		return;
@@ -179,14 +197,19 @@ struct exec_body *exec_publish(struct exec *e, struct exec_body *fresh)
 {
 	struct exec_body *old = e->body;
 
+	if (old)
+		order_departed(e);
 	hold_instead(e, fresh);
 	if (old)
 		fresh->reported = old->reported;
+	/* The holders lock orders it: guard_set_unsafe() marks what is in the table. */
+	if (load_relaxed(&guard_unsafe))
+		or_release(&e->mark, MARK_JUDGE);
 	e->body = fresh;
 	store_relaxed(&e->nodes_count, fresh->nodes_count);
-	if (fresh->owned_count)
+	if (fresh->owned_count || body_frees(fresh, 0))
 		or_release(&e->mark, MARK_OWNS);
-	exec_check(e, 0, fresh->refs_count);
+	exec_check(e, 0, fresh->nodes_count);
 	return old;
 }
 
@@ -197,6 +220,7 @@ static struct exec_body *exec_drop(struct exec *e)
 {
 	struct exec_body *b = e->body;
 
+	order_departed(e);
 	table_remove(e);
 	hold_instead(e, NULL);
 	slab_put(&execs, e);
@@ -221,7 +245,7 @@ void exec_open(uint64_t handle, uint64_t context, struct exec_builder *b)
 {
 	struct exec_body *body = exec_builder_take(b), *replaced = NULL;
 	struct exec *e = body ? exec_new(context) : NULL, *old;
-	struct event event = { .kind = EVENT_INSTANTIATE, .what = "" };
+	uint64_t serial = 0, count = 0;
 
 	exec_build_discard(b);
 	counter_bump(e ? &exec_stats.opened : &exec_stats.dropped);
@@ -230,19 +254,19 @@ void exec_open(uint64_t handle, uint64_t context, struct exec_builder *b)
 	if (old)
 		replaced = exec_drop(old);
 	if (e) {
+		serial = e->serial = ++serial_last;
+		count = body->nodes_count;
 		exec_count_body(body);
-		event.serial = e->serial = ++serial_last;
-		event.size_bytes = body->nodes_count;
 		exec_publish(e, body);
 		table_insert(e, handle);
 	}
 	ledger_holders_unlock();
 	body_free(replaced);
-	if (e)
-		event_emit(.kind = event.kind, .serial = event.serial,
-			   .size_bytes = event.size_bytes, .what = "");
-	else
+	if (!e)
 		body_free(body);
+	else
+		event_emit(.kind = EVENT_INSTANTIATE, .serial = serial, .size_bytes = count,
+			   .what = "");
 }
 
 void exec_close(uint64_t handle)
@@ -302,7 +326,7 @@ void exec_read_counters(struct exec_counters *out)
 		.launches_judged = load_relaxed(&s->judged),
 		.launches_stale = load_relaxed(&s->stale),
 		.launches_refused = load_relaxed(&s->refused),
-		.dropped = load_relaxed(&s->dropped),
+		.dropped = load_relaxed(&s->dropped) + load_relaxed(&launcher_lost),
 		.bytes = chunk_bytes(),
 	};
 	for (unsigned i = 0; i < NODE_KIND_COUNT; i++)

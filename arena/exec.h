@@ -18,7 +18,9 @@
 #include "atomics.h"
 #include "event.h"
 #include "finding.h"
+#include "launcher.h"
 #include "ledger.h"
+#include "sync.h"
 
 /* id, name in reports */
 #define NODE_KINDS(X)                                                                         \
@@ -56,6 +58,7 @@ struct node_desc {
 	uint32_t depth;			/* 0 top level, +1 in each child or conditional body */
 	const struct word *words;
 	uint32_t words_count;
+	uint64_t hash;			/* of the bytes that the words were read from, 0: none */
 };
 
 /* ---- births: what the words of a template's nodes meant when they were written ----
@@ -66,10 +69,34 @@ struct node_desc {
 void birth_record(const struct node_desc *n);
 /* @brief Node @to means what node @from meant. */
 void birth_copy(uint64_t from_graph, uint64_t from_node, uint64_t to_graph, uint64_t to_node);
-/* @brief Was a birth of @node recorded? */
-bool birth_known(uint64_t node);
+/* @brief Was a birth of @node recorded, and not in another graph? */
+bool birth_known(uint64_t graph, uint64_t node);
 void birth_forget_node(uint64_t graph, uint64_t node);
 void birth_forget_graph(uint64_t graph);
+
+/*
+ * Before the driver is asked to destroy: take births out and put them in front of @list (NULL:
+ * none). Then either they are attached again, as the driver refused, or dropped.
+ */
+struct birth;
+struct birth *birth_detach_node(uint64_t node, struct birth *list);
+struct birth *birth_detach_graph(uint64_t graph, struct birth *list);
+void birth_attach(struct birth *list);
+void birth_drop(struct birth *list);
+
+/*
+ * A launch that was captured is a child node, whose nodes mean what the exec's nodes mean, not
+ * what their words read now. exec_replicate() keeps what the exec has (false: it is not known, or
+ * no memory); birth_replicate() gives it to the nodes of the child, which come in walk order.
+ */
+struct exec_replica {
+	struct exec_body *body;
+	uint32_t next;
+};
+bool exec_replicate(uint64_t handle, struct exec_replica *out);
+/* @return false: @n is not what the exec has at this place; nothing is recorded. */
+bool birth_replicate(struct exec_replica *r, const struct node_desc *n);
+void exec_replica_free(struct exec_replica *r);
 
 /* ---- execs ---- */
 
@@ -89,7 +116,7 @@ struct exec {
 	_Atomic uint64_t handle;	/* CUgraphExec; 0: free object */
 	_Atomic uint32_t mark;		/* != 0: judge before the next launch */
 	_Atomic uint32_t nodes_count;	/* for events */
-	_Atomic uint64_t last_stream;	/* of the newest launch, stored + 1; 0: never launched */
+	_Atomic uint64_t last_stream;	/* key of the newest launch's, stored + 1; 0: none */
 	_Atomic uint64_t last_ticket;	/* sync.h */
 	struct exec *_Atomic next;	/* chain of one bucket, owned by exec.c */
 	uint64_t serial;		/* never used twice */
@@ -111,6 +138,8 @@ struct exec_builder *exec_build_begin(void);
 void exec_build_node(struct exec_builder *b, const struct node_desc *n);
 /* @brief Note that the exec has @base as memory of one of its own allocation nodes. */
 void exec_build_owns(struct exec_builder *b, uint64_t base);
+/* @brief Note that one of its nodes frees the graph memory at @base. */
+void exec_build_frees(struct exec_builder *b, uint64_t base);
 /* @param b may be NULL. */
 void exec_build_discard(struct exec_builder *b);
 
@@ -120,8 +149,9 @@ void exec_open(uint64_t handle, uint64_t context, struct exec_builder *b);
 void exec_close(uint64_t handle);
 void exec_close_context(uint64_t context);
 /* @brief A successful cuGraphExecUpdate: take over @b's parameters, node by node in walk order;
- * node keys and enabled states stay. Consumes @b. */
-void exec_update(uint64_t handle, struct exec_builder *b);
+ * node keys and enabled states stay. Consumes @b.
+ * @return false: the driver may have paired the nodes in another way. */
+bool exec_update(uint64_t handle, struct exec_builder *b);
 /* @brief New parameters of the node with key @n->node; its words are resolved now. */
 void exec_set_node(uint64_t handle, const struct node_desc *n);
 /* @brief New parameters of everything below child node @node. Consumes @b (depths relative). */
@@ -131,19 +161,42 @@ void exec_set_enabled(uint64_t handle, uint64_t node, bool enabled);
 /* @brief Mark every holder of @owner, so that its next launch is judged. Holders lock held. */
 void exec_mark_holders(struct range *owner);
 
+/* A piece of one range, and when the nodes were born (binding.h) whose refs to it count. */
+struct exec_extent {
+	struct range *owner;
+	uint64_t generation, base, end;
+	uint32_t since, before;		/* births in [since, before) */
+};
+/* A question: how many execs have a ref of an enabled node to @old, and how many to @now but not to
+ * @old? An extent without an owner is not asked for. */
+struct exec_query {
+	struct exec_extent old, now;
+	uint32_t old_execs, now_execs;	/* the answers */
+	uint64_t old_seen, now_seen;	/* serial of the exec that was counted last */
+};
+/* @brief Answer all questions in one pass over all execs. Holders lock held.
+ * @return 0 or -ENOMEM, then no answers. */
+int exec_answer(struct exec_query *queries, uint32_t count);
+
 /* ---- guard ---- */
 
 /* How the process wants stale launches treated; set once at start. */
 extern bool guard_refuses;
+/* A reload failed half way (reload.h): with guard_refuses, no graph is launched. */
+extern _Atomic bool guard_unsafe;
+/* @brief Set it and mark every exec, or clear it. Takes the holders lock. */
+void guard_set_unsafe(bool is_unsafe);
 
 bool guard_launch_slow(struct exec *e, uint64_t stream, uint32_t stack);
+/* @brief The same for a launch without a mirror: only an unsafe process refuses it. */
+bool guard_launch_unknown(uint64_t handle);
 /* @brief Look up the mirror of a handle. Lock-free. @return NULL when unknown. */
 struct exec *exec_find(uint64_t handle);
 /* @brief Newest ticket of sync.h, for stamping a launch. */
 extern _Atomic uint64_t sync_now;
 
 /*
- * @brief Judge a launch before the driver sees it.
+ * @brief Judge a launch before the driver sees it. guard_launched() follows on the driver's call.
  * @return false when it must be refused (only if guard_refuses).
  */
 static inline bool guard_launch(uint64_t handle, uint64_t stream)
@@ -151,14 +204,31 @@ static inline bool guard_launch(uint64_t handle, uint64_t stream)
 	struct exec *e = exec_find(handle);
 
 	if (__builtin_expect(e == NULL, 0))
-		return true;
+		return guard_launch_unknown(handle);
+	launcher_enter(e);
 	/* Pairs with the release in exec_mark_holders(): a free that began earlier is seen. */
-	if (__builtin_expect(load_acquire(&e->mark) != 0, 0) && !guard_launch_slow(e, stream, 0))
+	if (__builtin_expect(load_acquire(&e->mark) != 0, 0) && !guard_launch_slow(e, stream, 0)) {
+		launcher_leave();
 		return false;
-	store_relaxed(&e->last_stream, stream + 1);
+	}
+	store_relaxed(&e->last_stream, sync_key(stream) + 1);
 	store_relaxed(&e->last_ticket, load_relaxed(&sync_now));
 	event_emit(.kind = EVENT_LAUNCH, .serial = e->serial,
 		   .size_bytes = load_relaxed(&e->nodes_count), .what = "");
+	return true;
+}
+
+/* @brief The driver has the launch, or refused it. @return false: it has no mirror. */
+static inline bool guard_launched(void)
+{
+	struct launcher *self = launcher_self;
+	struct exec *e = self != NULL ? load_relaxed(&self->exec) : NULL;
+
+	if (e == NULL)
+		return false;
+	/* A synchronisation that began while the driver was called proves nothing. */
+	store_relaxed(&e->last_ticket, load_relaxed(&sync_now));
+	launcher_leave();
 	return true;
 }
 

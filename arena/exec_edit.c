@@ -35,22 +35,42 @@ static void keep_identity(struct exec_body *b, const struct exec_body *old, uint
 	}
 }
 
-void exec_update(uint64_t handle, struct exec_builder *b)
+/*
+ * The driver pairs the nodes of the two graphs by their edges, we by their order. Is there a reason
+ * to doubt that it comes to the same? None if it is the template itself.
+ */
+static bool is_paired(const struct exec_body *old, const struct exec_body *now)
+{
+	bool same = old->nodes_count == now->nodes_count, doubt = !same;
+
+	for (uint32_t i = 0; i < old->nodes_count && i < now->nodes_count; i++) {
+		const struct exec_node *a = &old->nodes[i], *b = &now->nodes[i];
+
+		same &= a->key == b->key;
+		doubt |= a->disabled || a->kind != b->kind || a->name != b->name ||
+			 a->depth != b->depth;
+	}
+	return same || !doubt;
+}
+
+bool exec_update(uint64_t handle, struct exec_builder *b)
 {
 	struct exec_body *body = exec_builder_take(b);
 	uint64_t serial = 0, count = 0;
+	bool paired = true;
 	struct exec *e;
 
 	exec_build_discard(b);
 	if (!body) {
 		exec_give_up(handle);
-		return;
+		return true;
 	}
 	ledger_holders_lock();
 	e = table_find(handle);
 	if (e) {
 		serial = e->serial;
 		count = body->nodes_count;
+		paired = is_paired(e->body, body);
 		/* Other counts: a walk was cut short; then the new graph's own keys are best. */
 		if (count == e->body->nodes_count)
 			keep_identity(body, e->body, 0);
@@ -60,6 +80,7 @@ void exec_update(uint64_t handle, struct exec_builder *b)
 	ledger_holders_unlock();
 	body_free(body);
 	emit_update(serial, count);
+	return paired;
 }
 
 /* Node @i of @e gets what @from has. Holders lock held. @return false: no memory. */
@@ -73,7 +94,7 @@ static bool edit_node(struct exec *e, uint32_t i, const struct exec_body *from)
 	for (uint32_t k = n->first; k < n->first + n->count; k++)
 		exec_hold(e, &b->owners[b->refs[k].owner]);
 	exec_count_refs(b, n->first, n->count);
-	exec_check(e, n->first, n->count);
+	exec_check(e, i, 1);
 	return true;
 }
 
@@ -125,8 +146,8 @@ static struct exec_body *splice(const struct exec_body *old, uint32_t at, struct
 		end++;
 	if (b->nodes_count == end - at - 1)
 		keep_identity(b, old, at + 1);
-	for (uint32_t i = 0; !err && i < old->owned_count; i++)
-		err = body_add_owned(to, old->owned[i]);
+	if (!err)
+		err = body_add_memory(to, old);
 	for (uint32_t i = 0; !err && i <= at; i++)
 		err = body_add_copy(to, old, i, 0);
 	for (uint32_t i = 0; !err && i < b->nodes_count; i++)

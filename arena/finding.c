@@ -123,14 +123,23 @@ static uint64_t hash_place(const struct finding_ref *r)
 	uint64_t hash = fnv(FNV_START, name, strlen(name) + 1);
 
 	hash = fnv_number(fnv_number(hash, r->param), r->offset);
-	return fnv_number(fnv(hash, kind, strlen(kind) + 1), r->old.size_bytes);
+	hash = fnv_number(fnv(hash, kind, strlen(kind) + 1), r->old.size_bytes);
+	if (!r->slot)
+		return hash;
+	hash = fnv(hash, interned(r->arena), strlen(interned(r->arena)) + 1);
+	return fnv(hash, interned(r->slot), strlen(interned(r->slot)) + 1);
 }
 
 /* Why a ref is listed: what happened to which range. */
 static uint64_t hash_cause(const struct finding_ref *r)
 {
-	return fnv_number(fnv_number(fnv_number(FNV_START, r->old.generation), r->old.base),
-			  r->reason);
+	uint64_t hash = fnv_number(
+		fnv_number(fnv_number(FNV_START, r->old.generation), r->old.base), r->reason);
+
+	/* One range holds many slots, and each moves for itself. */
+	if (r->reason != STALE_SLOT_MOVED)
+		return hash;
+	return fnv_number(fnv_number(hash, (uint64_t)r->arena << 32 | r->slot), r->slot_base);
 }
 
 static uint64_t hash_exec(const struct finding_ref *r)
@@ -277,6 +286,36 @@ static void put_place(struct text *t, const struct finding_ref *r)
 		put(t, " operation %u", r->param);
 }
 
+static void put_slot(struct text *t, const struct finding_ref *r)
+{
+	put(t, "slot %s/%s", interned(r->arena), interned(r->slot));
+}
+
+/* What happened to the memory of @r. */
+static void put_fate(struct text *t, const struct finding_ref *r)
+{
+	if (r->reason == STALE_SLOT_MOVED) {
+		put_slot(t, r);
+		put(t, " moved from 0x%" PRIx64 " to 0x%" PRIx64 ", in ", r->slot_base,
+		    r->slot_now);
+		put_range(t, &r->old);
+		put(t, ")");
+		return;
+	}
+	put_range(t, &r->old);
+	put(t, ", %s", r->reason == STALE_GENERATION ? "replaced" : stale_reason_name(r->reason));
+	if (r->slot) {
+		put(t, ", ");
+		put_slot(t, r);
+	}
+	if (r->now.base) {
+		put(t, "; now ");
+		put_range(t, &r->now);
+		put(t, ")");
+	}
+	put(t, ")");
+}
+
 /* One cause with its first ref, which is refs[@first]. */
 static void put_cause(struct text *t, const struct finding *f, uint32_t first)
 {
@@ -285,14 +324,8 @@ static void put_cause(struct text *t, const struct finding *f, uint32_t first)
 
 	for (uint32_t i = first + 1; i < f->refs_count; i++)
 		more += hash_cause(&f->refs[i]) == hash_cause(r);
-	put_range(t, &r->old);
-	put(t, ", %s", r->reason == STALE_GENERATION ? "replaced" : stale_reason_name(r->reason));
-	if (r->now.base) {
-		put(t, "; now ");
-		put_range(t, &r->now);
-		put(t, ")");
-	}
-	put(t, ") by ");
+	put_fate(t, r);
+	put(t, " by ");
 	put_place(t, r);
 	if (more)
 		put(t, " and %" PRIu32 " more ref%s", more, plural(more));
@@ -321,8 +354,11 @@ static void put_causes(struct text *t, const struct finding *f, uint32_t causes)
 
 static void text_launch(struct text *t, const struct finding *f)
 {
-	uint32_t causes = count_different(f, hash_cause);
+	uint32_t causes = count_different(f, hash_cause), moved = 0;
 	bool in_flight = f->refs_count && f->refs[0].reason == STALE_IN_FLIGHT;
+
+	for (uint32_t i = 0; i < f->refs_count; i++)
+		moved += f->refs[i].reason == STALE_SLOT_MOVED;
 
 	put(t, "graph exec %" PRIu64 " ", f->exec_serial);
 	if (f->refused)
@@ -332,6 +368,9 @@ static void text_launch(struct text *t, const struct finding *f)
 		    plural(causes));
 	else if (in_flight)
 		put(t, "may still run on %" PRIu32 " range%s unmapped now", causes, plural(causes));
+	else if (moved)
+		put(t, "refers to %" PRIu32 " place%s that %s moved%s", causes, plural(causes),
+		    causes == 1 ? "has" : "have", moved < f->refs_count ? " or are gone" : "");
 	else
 		put(t, "refers to %" PRIu32 " range%s that %s gone", causes, plural(causes),
 		    causes == 1 ? "is" : "are");
@@ -357,6 +396,17 @@ static void text_freed(struct text *t, const struct finding *f)
 		    plural(f->refs_total - told));
 }
 
+/* A launch by a process whose weights may be a mixture. */
+static void text_unsafe(struct text *t, const struct finding *f)
+{
+	if (f->exec_serial)
+		put(t, "graph exec %" PRIu64, f->exec_serial);
+	else
+		put(t, "graph exec 0x%" PRIx64, f->exec_handle);
+	put(t, " was not launched: the process is unsafe, a reload failed half way or was "
+	       "aborted; a full reload that passes helps");
+}
+
 size_t finding_text(const struct finding *f, char *buf, size_t buf_bytes)
 {
 	struct text t = { buf, buf_bytes, 0 };
@@ -364,6 +414,8 @@ size_t finding_text(const struct finding *f, char *buf, size_t buf_bytes)
 	put(&t, "%s: ", finding_kind_name(f->kind));
 	if (f->kind == FINDING_FREED_WHILE_REFERENCED)
 		text_freed(&t, f);
+	else if (f->kind == FINDING_RELOAD_FAILED)
+		text_unsafe(&t, f);
 	else
 		text_launch(&t, f);
 	return t.length;

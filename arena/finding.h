@@ -22,6 +22,7 @@ enum finding_kind {
 	X(FREED, "freed")                                                                     \
 	X(UNMAPPED, "unmapped")                                                               \
 	X(GENERATION, "generation")                                                           \
+	X(SLOT_MOVED, "slot-moved")                                                           \
 	X(IN_FLIGHT, "in-flight")                                                             \
 	X(UNDEFINED, "content-undefined")
 
@@ -60,7 +61,9 @@ struct finding_ref {
 	uint16_t param, offset;		/* parameter index, byte offset inside it */
 	uint64_t value;			/* the captured word */
 	struct finding_range old;	/* what it referred to when it was captured */
-	struct finding_range now;	/* what lives there now */
+	struct finding_range now;	/* what is there now; slot-moved: where the slot is */
+	uint32_t arena, slot;		/* interned path and name of the slot it lies in, 0: none */
+	uint64_t slot_base, slot_now;	/* where the slot was and is; 0: nowhere */
 };
 
 struct finding {

@@ -14,13 +14,17 @@
  */
 #include "arena/exec.h"
 
+#include "arena/binding.h"
 #include "arena/body.h"
+#include "arena/order.h"
 #include "arena/slab.h"
 #include "arena/sync.h"
+#include "arena/table.h"
 
 #define LIST_MAX 4096 /* refs in one finding; the others are counted */
 
 bool guard_refuses;
+_Atomic bool guard_unsafe; /* written under the holders lock */
 struct device_ops device;
 
 /* The refs of one finding while it is put together. */
@@ -34,8 +38,8 @@ struct picture {
 };
 
 /* What is scanned for. @return a reason, or STALE_REASON_COUNT when the ref is sound. */
-typedef enum stale_reason (*judge_fn)(const struct exec_body *b, const struct exec_ref *r,
-				      const void *arg);
+typedef enum stale_reason (*judge_fn)(const struct exec_body *b, const struct exec_node *n,
+				      const struct exec_ref *r, const void *arg);
 struct look {
 	judge_fn judge;
 	const void *arg;
@@ -43,23 +47,42 @@ struct look {
 
 /* ---- judges ---- */
 
-static enum stale_reason judge_launch(const struct exec_body *b, const struct exec_ref *r,
-				      const void *arg)
+static struct binding_ref as_bound(const struct exec_body *b, const struct exec_node *n,
+				   const struct exec_ref *r)
 {
-	switch (body_health(b, r)) {
-	case RANGE_IS_FREED:
-		return STALE_FREED;
-	case RANGE_IS_UNMAPPED:
-		return STALE_UNMAPPED;
-	case RANGE_IS_REPLACED:
-		return STALE_GENERATION;
-	default:
-		return STALE_REASON_COUNT;
-	}
+	return (struct binding_ref){ .addr = body_value(b, r),
+				     .generation = b->owners[r->owner].generation,
+				     .birth = n->birth };
 }
 
-static enum stale_reason judge_content(const struct exec_body *b, const struct exec_ref *r,
-				       const void *arg)
+enum stale_reason ref_judge(const struct exec_body *b, const struct exec_node *n,
+			    const struct exec_ref *r)
+{
+	static const enum stale_reason reasons[] = {
+		[RANGE_HEALTHY] = STALE_REASON_COUNT,
+		[RANGE_IS_FREED] = STALE_FREED,
+		[RANGE_IS_UNMAPPED] = STALE_UNMAPPED,
+		[RANGE_IS_REPLACED] = STALE_GENERATION,
+	};
+	const struct exec_owner *o = &b->owners[r->owner];
+	enum stale_reason health =
+		reasons[ledger_health(o->range, o->generation, body_value(b, r))];
+	struct binding_ref bound;
+
+	if (!binding_any())
+		return health;
+	bound = as_bound(b, n, r);
+	return binding_judge(&bound, health);
+}
+
+static enum stale_reason judge_launch(const struct exec_body *b, const struct exec_node *n,
+				      const struct exec_ref *r, const void *arg)
+{
+	return ref_judge(b, n, r);
+}
+
+static enum stale_reason judge_content(const struct exec_body *b, const struct exec_node *n,
+				       const struct exec_ref *r, const void *arg)
 {
 	struct range_view v;
 
@@ -70,8 +93,8 @@ static enum stale_reason judge_content(const struct exec_body *b, const struct e
 	return STALE_REASON_COUNT;
 }
 
-static enum stale_reason judge_freed(const struct exec_body *b, const struct exec_ref *r,
-				     const void *arg)
+static enum stale_reason judge_freed(const struct exec_body *b, const struct exec_node *n,
+				     const struct exec_ref *r, const void *arg)
 {
 	return b->owners[r->owner].range == arg ? STALE_FREED : STALE_REASON_COUNT;
 }
@@ -81,8 +104,8 @@ struct unmapped {
 	uint32_t count;
 };
 
-static enum stale_reason judge_unmapped(const struct exec_body *b, const struct exec_ref *r,
-					const void *arg)
+static enum stale_reason judge_unmapped(const struct exec_body *b, const struct exec_node *n,
+					const struct exec_ref *r, const void *arg)
 {
 	const struct unmapped *u = arg;
 	uint64_t value = body_value(b, r);
@@ -120,11 +143,28 @@ static struct finding_range tell(const struct range *r, uint64_t generation)
 	};
 }
 
+/* The slot that a ref lies in, and where it is now. */
+static void tell_slot(struct finding_ref *out, const struct binding_ref *bound)
+{
+	struct binding_view slot;
+	struct range_view v;
+
+	if (!binding_about(bound, (enum stale_reason)out->reason, &slot))
+		return;
+	out->arena = slot.slot->arena->path;
+	out->slot = slot.slot->name;
+	out->slot_base = slot.base;
+	out->slot_now = slot.now_base;
+	if (out->reason == STALE_SLOT_MOVED && ledger_find(slot.now_base, &v))
+		out->now = tell(v.range, v.generation);
+}
+
 static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t node,
 		     const struct exec_ref *r, enum stale_reason reason)
 {
 	const struct exec_body *b = e->body;
 	const struct exec_owner *o = &b->owners[r->owner];
+	const struct binding_ref bound = as_bound(b, &b->nodes[node], r);
 	struct range_view v;
 
 	*out = (struct finding_ref){
@@ -143,6 +183,17 @@ static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t nod
 		out->now = tell(v.range, v.generation);
 	else if (reason == STALE_UNDEFINED && ledger_find(out->value, &v))
 		out->old = tell(v.range, v.generation);
+	if (binding_any())
+		tell_slot(out, &bound);
+}
+
+/* Which slot moved: one range holds many. */
+static uint64_t moved_key(const struct exec_body *b, uint32_t node, const struct exec_ref *r)
+{
+	const struct binding_ref bound = as_bound(b, &b->nodes[node], r);
+	struct binding_view slot;
+
+	return binding_about(&bound, STALE_SLOT_MOVED, &slot) ? mix(slot.number, node) : 0;
 }
 
 static void picture_add(struct picture *p, struct exec *e, uint32_t node, const struct exec_ref *r,
@@ -157,6 +208,8 @@ static void picture_add(struct picture *p, struct exec *e, uint32_t node, const 
 		p->causes += is_new;
 		if (is_new)
 			p->key += mix(e->serial, o->generation * STALE_REASON_COUNT + reason);
+		if (reason == STALE_SLOT_MOVED)
+			p->key += moved_key(e->body, node, r);
 		return;
 	}
 	/* Room for the causes that are still to come is not given to anything else. */
@@ -180,7 +233,7 @@ static void scan(struct picture *p, struct exec *e, const struct look *l)
 
 			if (b->owners[b->refs[k].owner].own)
 				continue;
-			reason = l->judge(b, &b->refs[k], l->arg);
+			reason = l->judge(b, n, &b->refs[k], l->arg);
 			if (reason != STALE_REASON_COUNT)
 				picture_add(p, e, i, &b->refs[k], reason);
 		}
@@ -224,6 +277,12 @@ static struct finding launch_finding(enum finding_kind kind, const struct exec *
 
 /* ---- launch ---- */
 
+/* Is no launch allowed at all? The holders lock orders it where it matters. */
+static bool launch_is_unsafe(void)
+{
+	return guard_refuses && load_relaxed(&guard_unsafe);
+}
+
 /* Judge @e if it is marked for it. Holders lock held. */
 static void launch_scan(struct exec *e, struct picture *p)
 {
@@ -233,7 +292,9 @@ static void launch_scan(struct exec *e, struct picture *p)
 	/* Relaxed: the lock orders it; see the head of this file. */
 	if (!(load_relaxed(&e->mark) & MARK_JUDGE))
 		return;
-	store_relaxed(&e->mark, b->owned_count ? MARK_OWNS : 0);
+	store_relaxed(&e->mark, (load_relaxed(&e->mark) & MARK_ORDER) |
+					(b->owned_count || body_frees(b, 0) ? MARK_OWNS : 0) |
+					(launch_is_unsafe() ? MARK_JUDGE : 0));
 	scan(p, e, &look);
 	p->is_known = b->reported == p->key;
 	b->reported = p->key;
@@ -260,8 +321,9 @@ static void content_scan(struct exec *e, struct picture *p)
 		ledger_written(p->refs[i].value);
 }
 
-/* Memory of @e's own allocation nodes is live while it runs. */
-static void launch_revive(struct exec *e)
+/* Memory of @e's own allocation nodes is live while it runs; that of other graphs, which its
+ * nodes free, is gone for those who launch after it. */
+static void launch_memory(struct exec *e)
 {
 	uint64_t base = 1;
 
@@ -272,24 +334,43 @@ static void launch_revive(struct exec *e)
 		if (base)
 			ledger_revive_graph(base);
 	}
+	base = 1;
+	for (uint32_t i = 0; base; i++) {
+		ledger_holders_lock();
+		base = load_relaxed(&e->handle) ? body_frees(e->body, i) : 0;
+		ledger_holders_unlock();
+		if (base)
+			ledger_freed_by_node(base);
+	}
 }
 
 /* What a judgement came to, carried out of the lock. */
 struct verdict {
 	struct picture stale, content;
-	struct finding stale_finding, content_finding;
-	bool is_owner;
+	struct finding stale_finding, content_finding, unsafe_finding;
+	bool is_owner, is_unsafe, tell_unsafe;
 };
+
+/* Every launch is refused; an exec says so once, until it is allowed again. Holders lock held. */
+static void unsafe_judge(struct exec *e, uint32_t stack, struct verdict *v)
+{
+	v->is_unsafe = launch_is_unsafe();
+	v->tell_unsafe = v->is_unsafe && !e->body->told_unsafe;
+	e->body->told_unsafe = v->is_unsafe;
+	v->unsafe_finding = launch_finding(FINDING_RELOAD_FAILED, e, stack);
+	v->unsafe_finding.refused = v->is_unsafe;
+}
 
 /* Holders lock held. */
 static void launch_judge(struct exec *e, uint32_t stack, struct verdict *v)
 {
 	launch_scan(e, &v->stale);
-	v->is_owner = e->body->owned_count != 0;
+	v->is_owner = load_relaxed(&e->mark) & MARK_OWNS;
 	v->stale_finding = launch_finding(FINDING_STALE_LAUNCH, e, stack);
 	v->stale_finding.refused = v->stale.total && guard_refuses;
 	v->content_finding = launch_finding(FINDING_CONTENT_UNDEFINED, e, stack);
-	if (!v->stale_finding.refused && load_relaxed(&ledger_undefined_count))
+	unsafe_judge(e, stack, v);
+	if (!v->stale_finding.refused && !v->is_unsafe && load_relaxed(&ledger_undefined_count))
 		content_scan(e, &v->content);
 }
 
@@ -299,7 +380,11 @@ __attribute__((cold, noinline)) bool guard_launch_slow(struct exec *e, uint64_t 
 	struct verdict v = { .is_owner = false };
 	bool is_stale, refused;
 
-	counter_bump(&exec_stats.judged);
+	/* First, as what is waited for may be what makes it stale, or repairs it. */
+	if (load_relaxed(&e->mark) & MARK_ORDER)
+		order_launch(e, stream);
+	if (load_relaxed(&e->mark) & ~(uint32_t)MARK_ORDER)
+		counter_bump(&exec_stats.judged);
 	ledger_holders_lock();
 	/* Destroyed meanwhile: the driver will say so. */
 	if (load_relaxed(&e->handle))
@@ -307,17 +392,49 @@ __attribute__((cold, noinline)) bool guard_launch_slow(struct exec *e, uint64_t 
 	ledger_holders_unlock();
 
 	is_stale = v.stale.total != 0;
-	refused = v.stale_finding.refused;
+	refused = v.stale_finding.refused || v.is_unsafe;
 	add_relaxed(&exec_stats.stale, is_stale);
 	add_relaxed(&exec_stats.refused, refused);
 	picture_emit(&v.stale, &v.stale_finding);
 	picture_emit(&v.content, &v.content_finding);
+	if (v.tell_unsafe)
+		finding_emit(&v.unsafe_finding);
 	if (refused)
 		event_emit(.kind = EVENT_REFUSED, .serial = v.stale_finding.exec_serial,
 			   .what = "");
 	else if (v.is_owner)
-		launch_revive(e);
+		launch_memory(e);
 	return !refused;
+}
+
+/* ---- unsafe ---- */
+
+static _Atomic bool unknown_told; /* the first refused launch without a mirror was told */
+
+void guard_set_unsafe(bool is_unsafe)
+{
+	ledger_holders_lock();
+	store_relaxed(&guard_unsafe, is_unsafe);
+	store_relaxed(&unknown_told, false);
+	/* Release pairs with the acquire in guard_launch(). Later execs: exec_publish(). */
+	for (struct exec *e = table_next(NULL); is_unsafe && e; e = table_next(e))
+		or_release(&e->mark, MARK_JUDGE);
+	ledger_holders_unlock();
+}
+
+__attribute__((cold, noinline)) bool guard_launch_unknown(uint64_t handle)
+{
+	struct finding f = { .kind = FINDING_RELOAD_FAILED,
+			     .exec_handle = handle,
+			     .refused = true };
+
+	/* Relaxed: a launch that is not ordered after the failure is not concerned. */
+	if (!launch_is_unsafe())
+		return true;
+	counter_bump(&exec_stats.refused);
+	if (!swap_acq_rel(&unknown_told, true))
+		finding_emit(&f);
+	return false;
 }
 
 /* ---- free ---- */
@@ -351,7 +468,7 @@ void guard_freed(struct range *r, uint32_t stack)
 /* An exec that may still run on memory that is being unmapped. */
 struct runner {
 	struct exec *exec;
-	uint64_t serial, stream;
+	uint64_t serial, stream, ticket;
 };
 
 struct runners {
@@ -372,11 +489,20 @@ static void runners_add(struct runners *s, const struct range *owner)
 		/* Relaxed: a launch in another thread that is not ordered before the unmap is
 		 * the program's race. */
 		uint64_t stream = load_relaxed(&e->last_stream) - 1;
+		uint64_t ticket = load_relaxed(&e->last_ticket);
 
-		if (stream == UINT64_MAX || sync_proven(stream, load_relaxed(&e->last_ticket)))
+		if (stream == UINT64_MAX || sync_proven(stream, ticket))
 			continue;
-		s->list[s->count++] = (struct runner){ e, e->serial, stream };
+		s->list[s->count++] = (struct runner){ e, e->serial, stream, ticket };
 	}
+}
+
+/* The stream is busy: with what came later? */
+static bool runner_is_done(const struct runner *s)
+{
+	uint64_t event = device.event_done ? sync_event_after(s->stream, s->ticket) : 0;
+
+	return event != 0 && device.event_done(event, s->stream);
 }
 
 static void runner_check(const struct runner *s, const struct unmapped *u, uint32_t stack)
@@ -421,7 +547,7 @@ void guard_unmapped(struct range *const *ranges, uint32_t count, uint32_t stack)
 		/* Many graphs, few streams. */
 		if (i == 0 || s.list[i].stream != s.list[i - 1].stream)
 			busy = device.stream_busy(s.list[i].stream);
-		if (busy)
+		if (busy && !runner_is_done(&s.list[i]))
 			runner_check(&s.list[i], &u, stack);
 	}
 	pages_put(s.list, s.cap * sizeof(*s.list));

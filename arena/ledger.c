@@ -4,8 +4,9 @@
  * are range.c's, mappings are vmm.c's.
  *
  * Invariants: a range leaves its index, and its holders are marked, before the driver is asked to
- * free it; it is dead when the driver did. A range of a graph's allocation node that was freed by
- * a call sleeps in an index of its own, for the node brings it back.
+ * free it; it is dead when the driver did, and then they are marked again: until then a launch is
+ * as sound as before, for the driver may refuse. A range of a graph's allocation node that was
+ * freed by a call sleeps in an index of its own, for the node brings it back.
  *
  * Threads: any function from any thread; look-ups take no lock. Nothing calls the driver.
  */
@@ -61,7 +62,7 @@ struct range *ledger_open(const struct range_desc *d)
 	range_retire(d->kind == RANGE_RESERVED ? range_reserved : range_live, d->base,
 		     d->size_bytes, NULL);
 	r = range_new(d, NULL);
-	return r != NULL && range_enter(r) ? r : NULL;
+	return r != NULL && range_enter(r) ? range_told(r) : NULL;
 }
 
 /* ---- close ---- */
@@ -140,6 +141,22 @@ void ledger_revive_graph(uint64_t base)
 		range_revive(v.range);
 	}
 	range_unpin(v.range);
+}
+
+void ledger_freed_by_node(uint64_t base)
+{
+	struct range_view v;
+	struct range *r;
+
+	if (!ledger_find(base, &v) || v.base != base || v.kind != RANGE_GRAPH)
+		return;
+	r = claim_at(range_live, base);
+	if (r == NULL)
+		return;
+	range_leave(r, 0);
+	range_mark_holders(r);
+	fall_asleep(r);
+	range_gone(r, false);
 }
 
 void ledger_close_end(struct range *r, bool done)
@@ -237,22 +254,34 @@ void ledger_unpin(struct range *owner)
 	range_unpin(owner);
 }
 
+/* What is mapped at @addr of a reservation that is there? */
+static enum range_health mapped_health(struct range *owner, uint64_t addr)
+{
+	const struct range *there = range_mapping(owner, addr);
+
+	if (there == NULL)
+		return RANGE_IS_UNMAPPED;
+	return there == owner ? RANGE_HEALTHY : RANGE_IS_REPLACED;
+}
+
 enum range_health ledger_health(struct range *owner, uint64_t generation, uint64_t addr)
 {
 	struct range_view v;
 	/* Pairs with the stores of state in range.c; the generation is stable, @owner is pinned. */
-	bool alive = load_acquire(&owner->state) == RANGE_LIVE &&
-		     load_relaxed(&owner->generation) == generation;
-	bool found;
+	uint8_t state = load_acquire(&owner->state);
+	bool same = load_relaxed(&owner->generation) == generation;
+	bool is_closing = same && state == RANGE_CLOSING;
+	bool is_live = same && state == RANGE_LIVE;
 
-	if (alive && owner->kind != RANGE_RESERVED)
+	if (owner->kind == RANGE_RESERVED && (is_live || is_closing))
+		return mapped_health(owner, addr);
+	if (is_live)
 		return RANGE_HEALTHY;
-	found = ledger_find(addr, &v);
-	if (alive && found && v.owner == owner)
-		return RANGE_HEALTHY;
-	if (found)
-		return RANGE_IS_REPLACED;
-	return alive ? RANGE_IS_UNMAPPED : RANGE_IS_FREED;
+	/* Closing: the driver may yet refuse; if not, the holders are marked once more. But what
+	 * lives at the address already tells that it did not refuse. */
+	if (ledger_find(addr, &v))
+		return is_closing && v.owner == owner ? RANGE_HEALTHY : RANGE_IS_REPLACED;
+	return is_closing ? RANGE_HEALTHY : RANGE_IS_FREED;
 }
 
 /* ---- content ---- */

@@ -45,7 +45,8 @@ const char *range_kind_name(enum range_kind kind);
 enum range_state {
 	RANGE_FREE_OBJECT,	/* in the slab's free list, or about to be live */
 	RANGE_LIVE,
-	RANGE_CLOSING,		/* the driver is being asked; counts as dead for new refs */
+	RANGE_CLOSING,		/* the driver is being asked; new refs do not find it, those that
+				 * are there are sound until it did */
 	RANGE_DEAD,		/* kept only while something holds it */
 };
 
@@ -113,9 +114,13 @@ int ledger_init(void);
  */
 struct range *ledger_open(const struct range_desc *d);
 
+/* If set: called with every range that this thread opens or maps, right after, without locks. */
+extern _Thread_local void (*ledger_opened)(const struct range *r)
+	__attribute__((tls_model("initial-exec")));
+
 /*
  * @brief Announce that the driver is about to free the range with this base.
- * Marks every exec that holds it (exec.h), so that a launch from now on is judged.
+ * Marks every exec that holds it (exec.h), as ledger_close_end() does again when the driver did.
  * @return the range, or NULL when the base is unknown (pass the call on, nothing to do).
  */
 struct range *ledger_close_begin(uint64_t base, uint32_t stack);
@@ -136,6 +141,9 @@ unsigned ledger_close_scope(enum range_kind kind, uint64_t scope);
  * by a call (not by a node), it is live again, under its old generation.
  */
 void ledger_revive_graph(uint64_t base);
+/* @brief A launch that frees graph memory of another exec by a node is about to run: closed, and
+ * its holders are marked, without a finding: whoever allocates it again revives it. */
+void ledger_freed_by_node(uint64_t base);
 
 /*
  * Virtual memory. ledger_map opens a RANGE_MAPPED of the reservation around @d->base (a

@@ -50,12 +50,15 @@ static int grow(struct map *m)
 
 int map_put(struct map *m, uint64_t key, void *value)
 {
-	struct map_slot *slot;
+	struct map_slot *slot = m->cap ? probe(m, key) : NULL;
 
-	if (2 * (m->count + 1) > m->cap && grow(m))
-		return -ENOMEM;
-	slot = probe(m, key);
-	m->count += slot->key == 0;
+	/* Overwriting needs no room, so it cannot fail. */
+	if (!slot || !slot->key) {
+		if (2 * (m->count + 1) > m->cap && grow(m))
+			return -ENOMEM;
+		slot = probe(m, key);
+		m->count++;
+	}
 	*slot = (struct map_slot){ key, value };
 	return 0;
 }

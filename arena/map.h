@@ -16,7 +16,7 @@ struct map {
 
 /* @return NULL when there is no such key. */
 void *map_get(const struct map *m, uint64_t key);
-/* @brief Enter or overwrite. @return 0, or -ENOMEM with nothing changed. */
+/* @brief Enter or overwrite, which cannot fail. @return 0, or -ENOMEM with nothing changed. */
 int map_put(struct map *m, uint64_t key, void *value);
 void map_remove(struct map *m, uint64_t key);
 

@@ -28,6 +28,14 @@ struct range *range_new(const struct range_desc *d, struct range *owner);
 /* @brief Put a new range into its index and list. @return false: no memory (counted), gone. */
 bool range_enter(struct range *r);
 
+/* @brief @r was opened by this thread: tell who wants to know (ledger_opened). @return @r. */
+static inline struct range *range_told(struct range *r)
+{
+	if (__builtin_expect(ledger_opened != NULL, 0))
+		ledger_opened(r);
+	return r;
+}
+
 bool range_pin(struct range *r, uint64_t generation);
 void range_unpin(struct range *r);
 
@@ -41,8 +49,15 @@ void range_leave(struct range *r, uint32_t stack);
 void range_reopen(struct range *r);
 /* @brief Dead -> live: @r was kept by a pin, which is its own again. */
 void range_revive(struct range *r);
-/* @brief Closing -> dead. @param tell emit freed-while-referenced. */
+/* @brief Closing -> dead; its holders are marked. @param tell emit freed-while-referenced. */
 void range_gone(struct range *r, bool tell);
+
+/*
+ * @brief Who owns what is mapped at @addr? A mapping of the reservation @owner counts until the
+ * driver has unmapped it. Slow only while something is being unmapped.
+ * @return NULL: nothing is mapped there.
+ */
+struct range *range_mapping(struct range *owner, uint64_t addr);
 
 /* @brief Mark the execs that hold @owner, if any do. */
 bool range_mark_holders(struct range *owner);

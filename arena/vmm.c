@@ -140,7 +140,7 @@ struct range *ledger_map(const struct range_desc *d)
 	}
 	if (was_mapped(owner, d->base, d->size_bytes))
 		range_undefine(r);
-	return range_enter(r) ? r : NULL;
+	return range_enter(r) ? range_told(r) : NULL;
 }
 
 /* Mark the holders of the reservations that the mappings of @b belong to. Do any have some? */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bindings: where a slot's storage is, and where it was. A graph keeps the bindings it was captured
+ * under (design rule 1): a ref whose word lies in a binding that its slot has left since the
+ * node was born is stale (slot-moved), as long as the slot is not scratch and has not come back.
+ *
+ * A slot that owns or watches one piece of memory has one binding at a time, [base, base + bytes of
+ * its spec); an object slot has one for each of its ranges, and its base is the handle.
+ *
+ * Time is a counter that every change takes a number from; births are stamped with the newest.
+ * Threads: changes under the registry lock; queries any thread, under the holders lock.
+ */
+#ifndef ARENA_BINDING_H
+#define ARENA_BINDING_H
+
+#include "arena/exec.h"
+#include "arena/registry.h"
+
+extern _Atomic uint32_t binding_clock;		/* newest number; births are stamped with it */
+
+/*
+ * @brief Bind @s to [base, base + s->spec.bytes), or to its ranges if it is an object. The old
+ * binding is retired; a retired one of the same slot, base, generation and spec is taken back
+ * (ping-pong). Marks the execs that hold memory the slot is or was bound to. Registry lock held;
+ * takes the holders lock. Without memory the slot is bound but not watched, which is counted as
+ * dropped.
+ */
+void binding_set(struct slot *s, uint64_t base);
+/* @brief The slot has no storage now; its last binding stays known (missing, not moved). */
+void binding_clear(struct slot *s);
+
+/* One binding that a word fell into. */
+struct binding_view {
+	struct slot *slot;
+	uint64_t base, bytes, generation;	/* as it was bound */
+	uint64_t number;			/* of the binding, never used twice */
+	uint32_t bound, retired;		/* clock; retired 0: current */
+	uint64_t now_base;			/* where the slot is now, 0: nowhere */
+	enum arena_kind kind;
+};
+/*
+ * @brief Bindings that [addr] lies in, whose range generation is @generation.
+ * @param birth clock when the ref's node was born: bindings retired before are left out.
+ * @return their number; at most @max are written. Holders lock held.
+ */
+uint32_t binding_find(uint64_t addr, uint64_t generation, uint32_t birth,
+		      struct binding_view *out, uint32_t max);
+/* @brief Are there any bindings at all? One relaxed load: nothing else is asked without slots. */
+bool binding_any(void);
+
+/* A captured word as bindings see it. */
+struct binding_ref {
+	uint64_t addr, generation;
+	uint32_t birth;
+};
+/*
+ * @brief What the bindings make of a ref that the ledger finds as @health (STALE_REASON_COUNT:
+ * sound). A slot that was left, or whose extent has a hole, makes a sound ref stale; memory that
+ * came back at the same address, and that the same slot was bound to again, makes it sound.
+ * Holders lock held.
+ */
+enum stale_reason binding_judge(const struct binding_ref *r, enum stale_reason health);
+/* @brief The binding to tell with a ref that is stale for @reason. Holders lock held. */
+bool binding_about(const struct binding_ref *r, enum stale_reason reason,
+		   struct binding_view *out);
+
+/*
+ * @brief Which refs mean binding @number of @s; or any binding of it at @base under @generation?
+ * @return false: it is not known any more, so nothing refers to it. Holders lock held.
+ */
+bool binding_extent(const struct slot *s, uint64_t number, struct exec_extent *out);
+bool binding_extent_at(const struct slot *s, uint64_t base, uint64_t generation,
+		       struct exec_extent *out);
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Leases: memory that allocations under a tag were served, and what becomes of its frees (tag.h).
+ *
+ * A lease of live storage counts the users that share the place; it is never removed, so that
+ * a free too many is known for what it is. A lease of a shadow has one user. When he frees it
+ * before the layer commits, the bytes stay until stage.c is done with them; when stage.c is done
+ * first, they stay until he frees them. Whoever comes last gives them back to the device.
+ *
+ * To the application a shadow is an allocation like any other: it is a range of the ledger while
+ * the user holds it.
+ *
+ * Threads: any. Own lock, a leaf: it may be taken under the registry lock.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+
+#include "arena/binding.h"
+#include "arena/device.h"
+#include "arena/intern.h"
+#include "arena/ledger.h"
+#include "arena/map.h"
+#include "arena/reload.h"
+#include "arena/slab.h"
+#include "arena/stage.h"
+#include "arena/storage.h"
+#include "arena/tag.h"
+
+#define NAME_BYTES 256
+
+struct lease {
+	struct slot *slot;
+	uint32_t users;
+	bool shadow;  /* of the slot; else its live storage */
+	bool dropped; /* a shadow that stage.c is done with */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* The rest, and the leases of slots, are guarded by it. */
+static struct slab leases = SLAB_INIT(struct lease);
+static struct map by_addr;
+
+/* ---- taking ---- */
+
+static struct lease *lease_new(uint64_t addr, struct slot *s, bool shadow)
+{
+	struct lease *l = slab_get(&leases);
+
+	if (l == NULL)
+		return NULL;
+	*l = (struct lease){ .slot = s, .shadow = shadow };
+	if (map_put(&by_addr, addr, l) == 0)
+		return l;
+	slab_put(&leases, l);
+	return NULL;
+}
+
+/* One more user of the live storage of @s. */
+static bool lease_live(struct slot *s)
+{
+	struct lease *l;
+
+	pthread_mutex_lock(&lock);
+	l = map_get(&by_addr, s->base);
+	if (l == NULL)
+		l = lease_new(s->base, s, false);
+	if (l != NULL) {
+		l->users++;
+		s->leases++;
+	}
+	pthread_mutex_unlock(&lock);
+	return l != NULL;
+}
+
+static bool lease_shadow(struct slot *s, uint64_t addr)
+{
+	struct lease *l;
+
+	pthread_mutex_lock(&lock);
+	l = lease_new(addr, s, true);
+	if (l != NULL) {
+		l->users = 1;
+		s->leases++;
+	}
+	pthread_mutex_unlock(&lock);
+	return l != NULL;
+}
+
+/* @addr is not known any more. Lock held. */
+static void lease_end(struct lease *l, uint64_t addr)
+{
+	map_remove(&by_addr, addr);
+	slab_put(&leases, l);
+}
+
+/* ---- serving ---- */
+
+struct service {
+	struct tag_sequence *q;
+	const struct tag_request *want;
+	char name[NAME_BYTES];
+	struct slot *slot; /* NULL: there is none */
+	bool over;	   /* and the first pass had no such call */
+};
+
+/* The call goes to the driver. Registry lock held. */
+static bool refuse(const struct service *v, const char *why)
+{
+	tag_misfit(v->q,
+		   &(struct tag_misfit){
+			   .name = intern(v->name), .slot = v->slot, .bytes = v->want->bytes },
+		   "%" PRIu64 " bytes: %s", v->want->bytes, why);
+	return false;
+}
+
+static bool refuse_unlocked(const struct service *v, const char *why)
+{
+	registry_lock();
+	refuse(v, why);
+	registry_unlock();
+	return false;
+}
+
+/* One more user of the slot's storage. Registry lock held. @return false: no host memory. */
+static bool use_live(const struct service *v, uint64_t *addr)
+{
+	if (!lease_live(v->slot))
+		return false;
+	v->slot->touched |= v->q->reload != 0;
+	*addr = v->slot->base;
+	return true;
+}
+
+/* The first call with this number: it gets the live storage. */
+static bool serve_first(struct service *v, uint64_t *addr)
+{
+	const struct tag_request *want = v->want;
+	/* Storage is aligned to 256 bytes, as cuMemAlloc() promises. */
+	uint64_t bytes = want->bytes + (want->align > 256 ? want->align - 256 : 0), taken;
+	const char *why = "no host memory";
+	bool used;
+
+	if (storage_take(v->q->arena, want->device, bytes, &taken) != ARENA_OK)
+		return refuse_unlocked(v, arena_message());
+	registry_lock();
+	v->slot = tag_slot_new(v->q, v->name, want->bytes, want->device);
+	used = v->slot != NULL && v->slot->base == 0;
+	if (used) {
+		binding_set(v->slot, (taken + want->align - 1) & ~(want->align - 1));
+		if (use_live(v, addr))
+			why = NULL;
+	} else if (v->slot != NULL) {
+		why = "somebody else made the slot at the same time";
+	}
+	if (why != NULL)
+		refuse(v, why);
+	registry_unlock();
+	if (!used)
+		storage_untake(v->q->arena, taken, bytes);
+	return why == NULL;
+}
+
+/* A value again, in a reload: fresh memory, which is the slot's shadow from now on. */
+static bool serve_fresh(struct service *v, uint64_t *addr)
+{
+	const struct tag_request *want = v->want;
+	uint64_t fresh, old;
+
+	if (device.alloc == NULL || device.alloc(want->bytes, want->device, &fresh) != 0)
+		return refuse_unlocked(v, "no device memory for a shadow");
+	if (!lease_shadow(v->slot, fresh)) {
+		device.free(fresh);
+		return refuse_unlocked(v, "no host memory");
+	}
+	ledger_open(&(struct range_desc){
+		.base = fresh, .size_bytes = want->bytes, .kind = RANGE_DEVICE });
+	registry_lock();
+	old = stage_adopt(v->slot, fresh);
+	v->slot->touched |= v->q->reload != 0;
+	registry_unlock();
+	if (old != 0)
+		stage_give_back(v->q->arena, old);
+	*addr = fresh;
+	return true;
+}
+
+/* Why the slot is not what is asked for; NULL: it is. Registry lock held. */
+static const char *unlike(const struct service *v)
+{
+	const struct slot *s = v->slot;
+
+	if (s->kind != v->q->kind)
+		return "the slot is of another kind";
+	if (s->spec.bytes != v->want->bytes)
+		return "the slot has another size";
+	if (s->spec.device != v->want->device)
+		return "the slot is on another device";
+	if ((s->base & (v->want->align - 1)) != 0)
+		return "the slot is aligned to less";
+	return NULL;
+}
+
+/* Count the thread's next call. Registry lock held. */
+static void next_call(struct service *v)
+{
+	uint32_t number;
+
+	v->q = tag_current();
+	number = v->q->next[TAG_ALLOC]++;
+	tag_slot_name(v->q, number, v->name, sizeof(v->name));
+	v->slot = slot_find(v->q->arena, v->name);
+	v->over = v->slot == NULL && !tag_fits(v->q, TAG_ALLOC, number);
+}
+
+void tag_decline(uint64_t bytes, const char *why)
+{
+	struct service v = { .want = &(struct tag_request){ .bytes = bytes } };
+
+	registry_lock();
+	next_call(&v);
+	refuse(&v, why);
+	registry_unlock();
+}
+
+bool tag_serve(const struct tag_request *want, uint64_t *addr)
+{
+	struct service v = { .want = want };
+	const char *why = NULL;
+	bool there, fresh, ok = true;
+
+	registry_lock();
+	next_call(&v);
+	if (v.slot != NULL)
+		why = unlike(&v);
+	else if (v.over)
+		why = "the first pass had fewer calls";
+	there = v.slot != NULL && v.slot->base != 0;
+	fresh = there && v.q->kind == ARENA_VALUE && reload_open();
+	if (why == NULL && there && !fresh && !use_live(&v, addr))
+		why = "no host memory";
+	if (why != NULL)
+		ok = refuse(&v, why);
+	registry_unlock();
+	if (!ok || (there && !fresh))
+		return ok;
+	return fresh ? serve_fresh(&v, addr) : serve_first(&v, addr);
+}
+
+/* ---- giving back ---- */
+
+/* Is @addr the start of a chunk, which the driver would free if it were asked? */
+static bool is_storage(uint64_t addr)
+{
+	struct range_view v;
+	bool is;
+
+	if (!ledger_find(addr, &v) || v.base != addr || !ledger_pin(&v))
+		return false;
+	is = v.range->scope == STORAGE_SCOPE;
+	ledger_unpin(v.owner);
+	return is;
+}
+
+/* The user's allocation ends, as the ledger sees it. @param give @addr goes back to the device. */
+static void shadow_freed(uint64_t addr, bool give)
+{
+	struct range *r = ledger_close_begin(addr, 0);
+
+	if (give)
+		device.free(addr);
+	ledger_close_end(r, true);
+}
+
+enum tag_free tag_absorb(uint64_t addr)
+{
+	enum tag_free answer = TAG_FOREIGN;
+	bool shadow = false, give = false;
+	struct lease *l;
+
+	pthread_mutex_lock(&lock);
+	l = map_get(&by_addr, addr);
+	if (l != NULL)
+		answer = l->users != 0 ? TAG_ABSORBED : TAG_REFUSED;
+	if (answer == TAG_ABSORBED) {
+		l->users--;
+		l->slot->leases--;
+		shadow = l->shadow;
+		give = shadow && l->dropped;
+		if (give)
+			lease_end(l, addr);
+	}
+	pthread_mutex_unlock(&lock);
+	if (shadow)
+		shadow_freed(addr, give);
+	return answer == TAG_FOREIGN && is_storage(addr) ? TAG_REFUSED : answer;
+}
+
+bool tag_keeps_shadow(uint64_t addr)
+{
+	struct lease *l;
+	bool keeps;
+
+	pthread_mutex_lock(&lock);
+	l = map_get(&by_addr, addr);
+	keeps = l != NULL && l->users != 0;
+	if (keeps)
+		l->dropped = true;
+	else if (l != NULL)
+		lease_end(l, addr);
+	pthread_mutex_unlock(&lock);
+	return keeps;
+}

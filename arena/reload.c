@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A reload as a transaction.
+ *
+ * The lock guards the state below and is never held while something is called out. What a
+ * commit reads of the open reload - scope, snapshot - does not change before the last commit has
+ * left, which end and abort wait for. struct layer_commit of a layer belongs to the thread that
+ * commits it, and to the one that closes the reload.
+ *
+ * Threads: any. Lock order: this lock before the lock of manifest.c; the registry lock is never
+ * taken under it, because reload_open() and reload_id() are asked under the registry lock.
+ */
+#include "arena/reload.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "arena/exec.h"
+#include "arena/intern.h"
+#include "arena/outcome.h"
+#include "arena/slab.h"
+#include "arena/stage.h"
+#include "arena/tag.h"
+
+bool reload_accepts_unproven;
+const char *(*reload_gap)(void);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t commits_done = PTHREAD_COND_INITIALIZER;
+static enum { CLOSED, OPENING, OPEN, CLOSING } state;
+static uint32_t commits;      /* running now */
+static struct reload current; /* the open one; its id is kept until the next begin */
+
+/* Written under the lock, read without: nothing is ordered by them. */
+static _Atomic bool is_open;
+static _Atomic uint64_t shown_id, generation;
+static _Atomic int last_verdict = -1; /* enum reload_verdict, -1: none yet */
+
+bool reload_open(void)
+{
+	return load_relaxed(&is_open);
+}
+
+uint64_t reload_id(void)
+{
+	return load_relaxed(&shown_id);
+}
+
+uint64_t reload_generation(void)
+{
+	return load_relaxed(&generation);
+}
+
+bool reload_unsafe(void)
+{
+	/* Relaxed: whoever must not miss it is marked (guard.c). */
+	return load_relaxed(&guard_unsafe);
+}
+
+bool reload_last(enum reload_verdict *verdict)
+{
+	int last = load_relaxed(&last_verdict);
+
+	*verdict = last < 0 ? RELOAD_UNPROVEN : (enum reload_verdict)last;
+	return last >= 0;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+struct arena *reload_next_arena(struct arena *a)
+{
+	registry_lock();
+	a = a ? a->next : registry_first();
+	registry_unlock();
+	return a;
+}
+
+/* ---- begin ---- */
+
+static int begin_claim(void)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&lock);
+	if (state != CLOSED)
+		err = arena_fail(ARENA_E_BUSY,
+				 "reload %" PRIu64 " is open, reloads do not nest: end or abort it",
+				 current.id);
+	else
+		current = (struct reload){ .id = current.id + 1 };
+	state = err ? state : OPENING;
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* Nothing of an earlier reload counts in this one. */
+static void begin_reset(void)
+{
+	registry_lock();
+	for (struct arena *a = registry_first(); a; a = a->next) {
+		a->committed = a->refused = false;
+		for (struct slot *s = a->slots; s; s = s->next)
+			s->touched = false;
+	}
+	registry_unlock();
+	receipts_clear();
+	caches_begin();
+	stage_peak_reset();
+}
+
+int reload_begin(const struct arena_scope *scope, uint64_t *id)
+{
+	int err = begin_claim();
+
+	if (err)
+		return err;
+	err = scope_copy(scope, &current.scope);
+	if (!err && snapshot_take(&current.before))
+		err = arena_fail(ARENA_E_NOMEM, "reload: no host memory for the snapshot");
+	if (err)
+		scope_free(current.scope);
+	else
+		begin_reset();
+	current.begin_ns = now_ns();
+	pthread_mutex_lock(&lock);
+	state = err ? CLOSED : OPEN;
+	if (!err) {
+		store_relaxed(&shown_id, current.id);
+		store_relaxed(&is_open, true);
+		*id = current.id;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* Lock held. */
+static int check_open(const char *what)
+{
+	if (state == OPEN)
+		return 0;
+	if (state == CLOSED)
+		return arena_fail(ARENA_E_BUSY,
+				  "%s: no reload is open: arena_reload_begin() comes first", what);
+	return arena_fail(ARENA_E_BUSY, "%s: reload %" PRIu64 " is being %s", what, current.id,
+			  state == OPENING ? "opened" : "closed");
+}
+
+int reload_receive(const char *key, uint64_t part, uint64_t bytes)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = check_open("receive");
+	if (!err)
+		err = receipt_add(scope_current(), key, part, bytes);
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* ---- commit ---- */
+
+/* Lock held. */
+static struct layer_commit *commit_of(struct arena *a)
+{
+	struct layer_commit *l = current.layers;
+
+	while (l && l->arena != a)
+		l = l->next;
+	if (l)
+		return l;
+	l = pages_get(sizeof(*l));
+	if (!l)
+		return NULL;
+	l->arena = a;
+	l->next = current.layers;
+	current.layers = l;
+	return l;
+}
+
+/* Lock held. */
+static int commit_check(const struct arena *a)
+{
+	const char *path = interned(a->path);
+	int err = check_open("commit");
+
+	if (err || scope_covers_layer(current.scope, path))
+		return err;
+	return arena_fail(ARENA_E_SCOPE,
+			  "layer %s is outside the scope of reload %" PRIu64
+			  ": declare it at begin, or leave it alone",
+			  path, current.id);
+}
+
+static int commit_enter(struct arena *a, struct layer_commit **out)
+{
+	struct layer_commit *l = NULL;
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = commit_check(a);
+	if (!err) {
+		l = commit_of(a);
+		if (!l)
+			err = arena_fail(ARENA_E_NOMEM, "commit of layer %s: no host memory",
+					 interned(a->path));
+		else if (l->busy)
+			err = arena_fail(
+				ARENA_E_BUSY,
+				"layer %s is being committed by another thread: wait for it",
+				interned(a->path));
+	}
+	if (!err) {
+		l->busy = true;
+		commits++;
+		*out = l;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+static void commit_leave(struct layer_commit *l, uint64_t published_bytes)
+{
+	pthread_mutex_lock(&lock);
+	l->busy = false;
+	current.published_bytes += published_bytes;
+	if (--commits == 0)
+		pthread_cond_broadcast(&commits_done);
+	pthread_mutex_unlock(&lock);
+}
+
+int reload_commit(struct arena *a, uint64_t stream)
+{
+	struct layer_commit *l;
+	uint64_t published_bytes = 0;
+	int err = commit_enter(a, &l);
+
+	if (err)
+		return err;
+	err = commit_run(&current, l, stream, &published_bytes);
+	commit_leave(l, published_bytes);
+	return err;
+}
+
+/* ---- end and abort ---- */
+
+static int close_claim(uint64_t id)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = check_open("end");
+	if (!err && id != current.id)
+		err = arena_fail(ARENA_E_UNKNOWN, "reload %" PRIu64 " is not open: %" PRIu64 " is",
+				 id, current.id);
+	if (!err) {
+		state = CLOSING; /* no commit begins any more */
+		while (commits)
+			pthread_cond_wait(&commits_done, &lock);
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* Which layers nobody can vouch for: see arena.in_doubt. */
+static void close_doubts(bool passed)
+{
+	registry_lock();
+	for (struct arena *a = registry_first(); a; a = a->next) {
+		if (passed && a->committed)
+			a->in_doubt = false;
+		else if (!passed && reload_unsafe() && reload_touched(a) >= TOUCHED_VALUE)
+			a->in_doubt = true;
+	}
+	registry_unlock();
+}
+
+static void close_release(void)
+{
+	struct layer_commit *l;
+
+	for (struct arena *a = reload_next_arena(NULL); a; a = reload_next_arena(a))
+		stage_discard(a);
+	while ((l = current.layers) != NULL) {
+		current.layers = l->next;
+		slot_findings_free(&l->found);
+		pages_put(l, sizeof(*l));
+	}
+	stage_trim();
+	snapshot_free(current.before);
+	receipts_clear();
+}
+
+/* What a verdict entails for the process, and the end of the reload. */
+static void close_finish(struct reload_outcome *out)
+{
+	bool passed = out->verdict == RELOAD_PASS ||
+		      (out->verdict == RELOAD_UNPROVEN && reload_accepts_unproven);
+
+	if (out->aborted)
+		guard_set_unsafe(true);
+	close_doubts(passed);
+	if (passed) {
+		add_relaxed(&generation, 1);
+		if (scope_full(current.scope) && out->verdict == RELOAD_PASS)
+			receipts_learn();
+		if (scope_full(current.scope))
+			guard_set_unsafe(false);
+	}
+	out->unsafe = reload_unsafe();
+	out->generation = reload_generation();
+	out->shadow_peak_bytes = stage_peak_bytes();
+	out->scope = current.scope;
+	close_release();
+	out->end_ns = now_ns();
+	pthread_mutex_lock(&lock);
+	store_relaxed(&last_verdict, out->verdict);
+	store_relaxed(&is_open, false);
+	state = CLOSED;
+	pthread_mutex_unlock(&lock);
+}
+
+int reload_end(uint64_t id, struct reload_outcome *out)
+{
+	int err = close_claim(id);
+
+	if (err)
+		return err;
+	outcome_diagnose(&current, false, out);
+	outcome_flush(reload_generation(), out);
+	close_finish(out);
+	return 0;
+}
+
+int reload_abort(uint64_t id, const char *why, struct reload_outcome *out)
+{
+	int err = close_claim(id);
+
+	if (err)
+		return err;
+	outcome_diagnose(&current, true, out);
+	out->why = interned(intern(why));
+	out->verdict = RELOAD_FAIL;
+	close_finish(out);
+	return 0;
+}

@@ -44,8 +44,8 @@ _Atomic uint32_t captures_active;
 static struct spinlock lock = SPINLOCK_INIT;
 static struct capture captures[CAPTURES_MAX]; /* guarded by lock */
 
-/* The newest node whose birth this thread recorded: a call that added none is not mistaken for
- * the call before it. */
+/* The newest node whose birth this thread recorded. A call that added none is not mistaken for an
+ * older one: what was born stays as it was born; this only spares the question. */
 static _Thread_local struct {
 	cuuint64_t id;
 	CUgraphNode node;
@@ -89,20 +89,32 @@ bool capture_active_on(uint64_t stream)
 	return ask(stream, &now);
 }
 
-bool capture_note(uint64_t stream)
+bool capture_note_launch(uint64_t stream, CUgraphExec exec)
 {
 	struct capturing now;
 
 	if (!ask(stream, &now))
 		return false;
 	for (size_t i = 0; i < now.count; i++) {
-		if (noted.id == now.id && noted.node == now.nodes[i])
+		CUgraphNode node = now.nodes[i];
+
+		if (noted.id == now.id && noted.node == node)
 			continue;
-		walk_birth(now.graph, now.nodes[i]);
+		if (birth_known((uint64_t)now.graph, (uint64_t)node))
+			continue;
+		if (exec)
+			walk_launch_births(now.graph, node, exec);
+		else
+			walk_birth(now.graph, node);
 		noted.id = now.id;
-		noted.node = now.nodes[i];
+		noted.node = node;
 	}
 	return true;
+}
+
+bool capture_note(uint64_t stream)
+{
+	return capture_note_launch(stream, NULL);
 }
 
 void capture_note_alloc(uint64_t stream, uint64_t base, uint64_t size_bytes)

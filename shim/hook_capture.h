@@ -10,12 +10,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shim/hooks.h"
+
 /* @brief Does @stream capture now? Asks the driver; never disturbs a capture. */
 bool capture_active_on(uint64_t stream);
 
 /* @brief A call that succeeded may have added nodes to what @stream captures: record their
  * births now. @return false, and nothing happened, when @stream does not capture. */
 bool capture_note(uint64_t stream);
+
+/* @brief The same for a launch of @exec, which becomes a child node. */
+bool capture_note_launch(uint64_t stream, CUgraphExec exec);
 
 /* @brief The same for an allocation node, which handed out [base, base + size_bytes): opens it
  * as RANGE_GRAPH of the graph that @stream captures into. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Job: copies and fills, for two reasons only. What they write has defined content again; and on
- * a stream that captures they are nodes, whose addresses mean what they mean now. While nothing
- * captures and nothing is undefined - nearly always - a call costs two loads.
+ * Job: copies, fills and operations on words, for two reasons only. What they write has defined
+ * content again; and on a stream that captures they are nodes, whose addresses mean what they mean
+ * now. While nothing captures and nothing is undefined - nearly always - a call costs two loads.
  *
  * The wrappers differ in their types, and in where the destination is: WRITES_<base> says that,
  * the rest comes from hooks.def. Synchronous forms build no nodes (a stream that captures refuses
@@ -61,6 +61,19 @@ static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_
 	errno = saved;
 }
 
+static __attribute__((cold, noinline)) void wrote_words(const CUstreamBatchMemOpParams *ops,
+							unsigned count, uint64_t stream)
+{
+	int saved = errno;
+
+	if (!is_node(stream))
+		for (unsigned i = 0; i < count; i++)
+			if (ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+			    ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64)
+				ledger_written(ops[i].writeValue.address);
+	errno = saved;
+}
+
 /* Where a pitched copy begins to write; 0: not at a device address. All generations of the
  * structs have these names. */
 #define TO_DEVICE(c) \
@@ -105,6 +118,11 @@ static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_
 #define WRITES_cuMemsetD2D8Async(S)	wrote(dstDevice, S(hStream))
 #define WRITES_cuMemsetD2D16Async(S)	wrote(dstDevice, S(hStream))
 #define WRITES_cuMemsetD2D32Async(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuStreamBatchMemOp(S)	wrote_words(paramArray, count, S(stream))
+#define WRITES_cuStreamWaitValue32(S)	wrote(0, S(stream))
+#define WRITES_cuStreamWaitValue64(S)	wrote(0, S(stream))
+#define WRITES_cuStreamWriteValue32(S)	wrote(addr, S(stream))
+#define WRITES_cuStreamWriteValue64(S)	wrote(addr, S(stream))
 /* clang-format on */
 
 #define STREAM_OF(s)	  STREAM_LEGACY(s)

@@ -2,7 +2,8 @@
 /*
  * Job: contexts that go away take their ranges and execs with them, silently: whoever destroys a
  * context does not launch its graphs again. Told after the driver did it, and only if the
- * context is really gone.
+ * context is really gone. Functions go too, and their handles may come back at once with other
+ * parameters: layouts are forgotten before the driver is asked, whatever it will answer.
  *
  * A primary context is named by its device. Everybody who has it got it from
  * cuDevicePrimaryCtxRetain, so the pair is learnt there and nothing needs to be asked.
@@ -11,6 +12,7 @@
  */
 #include <errno.h>
 
+#include "shim/params.h"
 #include "shim/record.h"
 
 #define DEVICES_MAX 256
@@ -33,12 +35,19 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	return rc;
 }
 
+/* Once more after the driver: a walk in another thread may have asked in between. */
+static void context_gone(uint64_t context)
+{
+	params_forget_all();
+	record_context_gone(context);
+}
+
 /* The handle is kept: after a reset its holders go on with it. */
 static void primary_gone(CUdevice dev)
 {
 	/* Pairs with the store in cuDevicePrimaryCtxRetain(). */
 	if (known_device(dev))
-		record_context_gone(load_acquire(&primary_contexts[dev]));
+		context_gone(load_acquire(&primary_contexts[dev]));
 }
 
 /* Was that the last reference? */
@@ -59,8 +68,11 @@ static void primary_released(CUdevice dev)
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
 {
 	bool on = record_on(cuDevicePrimaryCtxRelease);
-	CUresult rc = REAL(cuDevicePrimaryCtxRelease)(dev);
+	CUresult rc;
 
+	if (on)
+		params_forget_all();
+	rc = REAL(cuDevicePrimaryCtxRelease)(dev);
 	if (on && rc == CUDA_SUCCESS)
 		primary_released(dev);
 	return rc;
@@ -69,8 +81,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	bool on = record_on(cuDevicePrimaryCtxRelease_v2);
-	CUresult rc = REAL(cuDevicePrimaryCtxRelease_v2)(dev);
+	CUresult rc;
 
+	if (on)
+		params_forget_all();
+	rc = REAL(cuDevicePrimaryCtxRelease_v2)(dev);
 	if (on && rc == CUDA_SUCCESS)
 		primary_released(dev);
 	return rc;
@@ -79,8 +94,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
 {
 	bool on = record_on(cuDevicePrimaryCtxReset);
-	CUresult rc = REAL(cuDevicePrimaryCtxReset)(dev);
+	CUresult rc;
 
+	if (on)
+		params_forget_all();
+	rc = REAL(cuDevicePrimaryCtxReset)(dev);
 	if (on && rc == CUDA_SUCCESS)
 		primary_gone(dev);
 	return rc;
@@ -89,8 +107,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
 	bool on = record_on(cuDevicePrimaryCtxReset_v2);
-	CUresult rc = REAL(cuDevicePrimaryCtxReset_v2)(dev);
+	CUresult rc;
 
+	if (on)
+		params_forget_all();
+	rc = REAL(cuDevicePrimaryCtxReset_v2)(dev);
 	if (on && rc == CUDA_SUCCESS)
 		primary_gone(dev);
 	return rc;
@@ -99,20 +120,26 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
 CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
 {
 	bool on = record_on(cuCtxDestroy);
-	CUresult rc = REAL(cuCtxDestroy)(ctx);
+	CUresult rc;
 
+	if (on)
+		params_forget_all();
+	rc = REAL(cuCtxDestroy)(ctx);
 	if (on && rc == CUDA_SUCCESS)
-		record_context_gone((uint64_t)(uintptr_t)ctx);
+		context_gone((uint64_t)(uintptr_t)ctx);
 	return rc;
 }
 
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
 {
 	bool on = record_on(cuCtxDestroy_v2);
-	CUresult rc = REAL(cuCtxDestroy_v2)(ctx);
+	CUresult rc;
 
+	if (on)
+		params_forget_all();
+	rc = REAL(cuCtxDestroy_v2)(ctx);
 	if (on && rc == CUDA_SUCCESS)
-		record_context_gone((uint64_t)(uintptr_t)ctx);
+		context_gone((uint64_t)(uintptr_t)ctx);
 	return rc;
 }
 
@@ -121,14 +148,17 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
 CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
 {
 	bool on = record_on(cuCtxDetach);
-	CUresult rc = REAL(cuCtxDetach)(ctx);
 	CUcontext now = ctx;
+	CUresult rc;
 
+	if (on)
+		params_forget_all();
+	rc = REAL(cuCtxDetach)(ctx);
 	if (!on || rc != CUDA_SUCCESS)
 		return rc;
 	shim_inside++;
 	if (REAL(cuCtxGetCurrent)(&now) == CUDA_SUCCESS && now != ctx)
-		record_context_gone((uint64_t)(uintptr_t)ctx);
+		context_gone((uint64_t)(uintptr_t)ctx);
 	shim_inside--;
 	return rc;
 }

@@ -66,6 +66,12 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 /* ---- changes ---- */
 
+static void updated(CUgraphExec exec, CUgraph graph)
+{
+	if (!exec_update((uint64_t)exec, walk_template(graph)))
+		coverage_count(UPDATE_PAIRING);
+}
+
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
 			   CUgraphExecUpdateResult *updateResult_out)
 {
@@ -73,7 +79,7 @@ CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *
 	CUresult rc = REAL(cuGraphExecUpdate)(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
 
 	if (on && rc == CUDA_SUCCESS)
-		ERRNO_KEPT(exec_update((uint64_t)hGraphExec, walk_template(hGraph)));
+		ERRNO_KEPT(updated(hGraphExec, hGraph));
 	return rc;
 }
 
@@ -84,7 +90,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 	CUresult rc = REAL(cuGraphExecUpdate_v2)(hGraphExec, hGraph, resultInfo);
 
 	if (on && rc == CUDA_SUCCESS)
-		ERRNO_KEPT(exec_update((uint64_t)hGraphExec, walk_template(hGraph)));
+		ERRNO_KEPT(updated(hGraphExec, hGraph));
 	return rc;
 }
 
@@ -143,7 +149,12 @@ SET(cuGraphExecKernelNodeSetParams_v2,
 SET(cuGraphExecMemcpyNodeSetParams, SET_AS(MEMCPY, .memcpy = { .copyParams = *copyParams }),
     (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx),
     (hGraphExec, hNode, copyParams, ctx))
-SET(cuGraphExecMemsetNodeSetParams, SET_AS(MEMSET, .memset = { .dst = memsetParams->dst }),
+SET(cuGraphExecMemsetNodeSetParams,
+    SET_AS(MEMSET, .memset = { .dst = memsetParams->dst,
+			       .pitch = memsetParams->pitch,
+			       .elementSize = memsetParams->elementSize,
+			       .width = memsetParams->width,
+			       .height = memsetParams->height }),
     (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams,
      CUcontext ctx),
     (hGraphExec, hNode, memsetParams, ctx))

@@ -3,9 +3,9 @@
  * Templates: nodes that are made, changed, copied and destroyed one by one.
  *
  * A node is read from the driver right after it was made or changed, so that all generations of a
- * call share one reader (walk.c). What is destroyed is forgotten before the driver is asked, as
- * its handles may come back at once. Out-parameters are looked at only if they are there: what a
- * driver takes NULL for is its own affair.
+ * call share one reader (walk.c). What is destroyed is detached before the driver is asked, as
+ * its handles may come back at once, and put back if it is refused. Out-parameters are looked at
+ * only if they are there: what a driver takes NULL for is its own affair.
  *
  * Any thread.
  */
@@ -138,14 +138,28 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode)
 {
-	if (record_on(cuGraphDestroyNode))
-		ERRNO_KEPT(nested_forget_node((uint64_t)hNode));
-	return REAL(cuGraphDestroyNode)(hNode);
+	bool on = record_on(cuGraphDestroyNode);
+	struct nested_gone gone = { .records = NULL };
+	CUresult rc;
+
+	if (on)
+		ERRNO_KEPT(nested_detach_node((uint64_t)hNode, &gone));
+	rc = REAL(cuGraphDestroyNode)(hNode);
+	if (on)
+		ERRNO_KEPT(nested_settle(&gone, rc == CUDA_SUCCESS));
+	return rc;
 }
 
 CUresult cuGraphDestroy(CUgraph hGraph)
 {
-	if (record_on(cuGraphDestroy))
-		ERRNO_KEPT(nested_forget_graph((uint64_t)hGraph));
-	return REAL(cuGraphDestroy)(hGraph);
+	bool on = record_on(cuGraphDestroy);
+	struct nested_gone gone = { .records = NULL };
+	CUresult rc;
+
+	if (on)
+		ERRNO_KEPT(nested_detach_graph((uint64_t)hGraph, &gone));
+	rc = REAL(cuGraphDestroy)(hGraph);
+	if (on)
+		ERRNO_KEPT(nested_settle(&gone, rc == CUDA_SUCCESS));
+	return rc;
 }

@@ -126,22 +126,33 @@ CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstre
 
 /* ---- graphs ---- */
 
+/* What it holds is not known. */
+static __attribute__((cold, noinline)) void launched_unknown(CUgraphExec exec)
+{
+	if (exec_find((uint64_t)exec) == NULL)
+		coverage_count(UNKNOWN_EXEC);
+}
+
 #define GRAPH_LAUNCH(symbol, stream)                                            \
 	CUresult symbol(CUgraphExec hGraphExec, CUstream hStream)               \
 	{                                                                       \
+		CUresult rc;                                                    \
+                                                                                \
 		if (!record_on(symbol))                                         \
 			return REAL(symbol)(hGraphExec, hStream);               \
 		if (__builtin_expect(load_relaxed(&captures_active) != 0, 0) && \
 		    capture_active_on(stream)) {                                \
-			CUresult rc = REAL(symbol)(hGraphExec, hStream);        \
-                                                                                \
+			rc = REAL(symbol)(hGraphExec, hStream);                 \
 			if (rc == CUDA_SUCCESS) /* it became a child node */    \
-				capture_note(stream);                           \
+				capture_note_launch(stream, hGraphExec);        \
 			return rc;                                              \
 		}                                                               \
 		if (!guard_launch((uint64_t)hGraphExec, stream))                \
 			return CUDA_ERROR_ILLEGAL_STATE;                        \
-		return REAL(symbol)(hGraphExec, hStream);                       \
+		rc = REAL(symbol)(hGraphExec, hStream);                         \
+		if (!guard_launched() && rc == CUDA_SUCCESS)                    \
+			launched_unknown(hGraphExec);                           \
+		return rc;                                                      \
 	}
 
 GRAPH_LAUNCH(cuGraphLaunch, STREAM_LEGACY(hStream))

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Job: device, pitched and managed memory, and cuMemFree, which also frees what came from a pool
- * or an import. Wrappers only; the order of ledger.h (open after, close before) is all there is.
+ * or an import. Wrappers only: slots are asked first (route.h), then the driver, in
+ * the order of ledger.h (open after, close before).
  *
  * Threads: any.
  */
 #include "shim/record.h"
+#include "shim/route.h"
 
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
@@ -20,8 +22,11 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
 	bool on = record_on(cuMemAlloc_v2);
-	CUresult rc = REAL(cuMemAlloc_v2)(dptr, bytesize);
+	CUresult rc;
 
+	if (on && route_alloc(dptr, bytesize))
+		return CUDA_SUCCESS;
+	rc = REAL(cuMemAlloc_v2)(dptr, bytesize);
 	if (on && rc == CUDA_SUCCESS)
 		record_open(RANGE_DEVICE, *dptr, bytesize, 0);
 	return rc;
@@ -43,9 +48,11 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wi
 				    size_t Height, unsigned int ElementSizeBytes)
 {
 	bool on = record_on(cuMemAllocPitch_v2);
-	CUresult rc =
-		REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+	CUresult rc;
 
+	if (on && route_pitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes))
+		return CUDA_SUCCESS;
+	rc = REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 	if (on && rc == CUDA_SUCCESS)
 		record_open(RANGE_DEVICE, *dptr, *pPitch * Height, 0);
 	return rc;
@@ -72,9 +79,15 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 {
-	struct range *r = record_on(cuMemFree_v2) ? record_close(dptr, STACK_SEGMENT) : NULL;
-	CUresult rc = REAL(cuMemFree_v2)(dptr);
+	bool on = record_on(cuMemFree_v2);
+	struct range *r = NULL;
+	CUresult rc;
 
+	if (on && route_free(dptr, &rc))
+		return rc;
+	if (on)
+		r = record_close(dptr, STACK_SEGMENT);
+	rc = REAL(cuMemFree_v2)(dptr);
 	record_closed(r, rc);
 	return rc;
 }

@@ -83,8 +83,10 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
 		params_forget_all();
 	}
 	rc = REAL(cuModuleUnload)(hmod);
-	if (on)
+	if (on) {
+		params_forget_all(); /* as another thread may have asked in between */
 		record_closed_scope(&b, rc);
+	}
 	return rc;
 }
 
@@ -99,7 +101,9 @@ CUresult CUDAAPI cuLibraryUnload(CUlibrary library)
 		params_forget_all();
 	}
 	rc = REAL(cuLibraryUnload)(library);
-	if (on)
+	if (on) {
+		params_forget_all(); /* as another thread may have asked in between */
 		record_closed_scope(&b, rc);
+	}
 	return rc;
 }

@@ -19,10 +19,21 @@
  * The legacy stream stands for every blocking stream of its context: while anything captures,
  * asking for it may break that capture.
  */
-static bool must_not_ask(uint64_t stream)
+bool sync_must_not_ask(uint64_t stream)
 {
 	return load_relaxed(&captures_active) != 0 &&
 	       (stream == STREAM_LEGACY(NULL) || capture_active_on(stream));
+}
+
+/* The handle behind a key (arena/sync.h). @return false: it means nothing in this thread. */
+static bool handle_of(uint64_t *stream)
+{
+	if (!(*stream & SYNC_THREAD_BIT))
+		return true;
+	if (*stream != sync_thread_key())
+		return false;
+	*stream = SYNC_PER_THREAD;
+	return true;
 }
 
 bool sync_stream_busy(uint64_t stream)
@@ -31,7 +42,7 @@ bool sync_stream_busy(uint64_t stream)
 	struct own_calls own;
 	CUresult rc;
 
-	if (must_not_ask(stream))
+	if (!handle_of(&stream) || sync_must_not_ask(stream))
 		return false;
 	own = own_calls_begin();
 	rc = REAL(cuStreamQuery)((CUstream)(uintptr_t)stream);
@@ -40,23 +51,41 @@ bool sync_stream_busy(uint64_t stream)
 	return rc == CUDA_ERROR_NOT_READY;
 }
 
+bool sync_event_is_done(uint64_t event, uint64_t stream)
+{
+	int saved = errno;
+	struct own_calls own;
+	CUresult rc;
+
+	if (handle_of(&stream) && sync_must_not_ask(stream))
+		return false;
+	own = own_calls_begin();
+	rc = REAL(cuEventQuery)((CUevent)(uintptr_t)event);
+	own_calls_end(&own);
+	errno = saved;
+	return rc == CUDA_SUCCESS;
+}
+
 /* ---- streams ---- */
 
 /* A wait for, or a question about, one stream; success of either proves the same. */
 static CUresult stream_wait(bool on, CUresult (*real_wait)(CUstream), CUstream hStream,
 			    uint64_t stream)
 {
-	uint64_t ticket;
+	uint64_t ticket, awaited;
 	CUresult rc;
 	int saved;
 
 	if (!on)
 		return real_wait(hStream);
+	awaited = sync_awaited(stream);
 	ticket = sync_begin();
 	rc = real_wait(hStream);
 	saved = errno;
-	if (rc == CUDA_SUCCESS)
+	if (rc == CUDA_SUCCESS) {
 		sync_stream_done(stream, ticket);
+		sync_others_done(awaited);
+	}
 	errno = saved;
 	return rc;
 }
@@ -145,13 +174,32 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
 
 /* ---- events ---- */
 
-/* While its stream captures, recording an event builds an edge and proves nothing. */
-static void event_recorded(CUevent event, uint64_t stream)
+/* Does what is queued on @stream become a part of a graph? */
+static bool captures(uint64_t stream)
+{
+	return load_relaxed(&captures_active) != 0 && capture_active_on(stream);
+}
+
+/* While its stream captures, recording an event builds an edge, or a node that records it some
+ * day: what the event stood for is gone. */
+static void event_recorded(CUevent event, uint64_t stream, uint64_t ticket)
 {
 	int saved = errno;
 
-	if (load_relaxed(&captures_active) == 0 || !capture_active_on(stream))
-		sync_event_recorded(EVENT(event));
+	if (captures(stream))
+		sync_event_forget(EVENT(event));
+	else
+		sync_event_recorded(EVENT(event), stream, ticket);
+	errno = saved;
+}
+
+/* Asked after the driver: a wait for an event of a capture makes the stream a part of it. */
+static void event_awaited(CUevent event, uint64_t stream)
+{
+	int saved = errno;
+
+	if (!captures(stream))
+		sync_event_awaited(EVENT(event), stream);
 	errno = saved;
 }
 
@@ -174,40 +222,64 @@ static void event_forget(CUevent event)
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 {
 	bool on = record_on(cuEventRecord);
+	uint64_t ticket = on ? sync_begin() : 0;
 	CUresult rc = REAL(cuEventRecord)(hEvent, hStream);
 
 	if (on && rc == CUDA_SUCCESS)
-		event_recorded(hEvent, STREAM_LEGACY(hStream));
+		event_recorded(hEvent, STREAM_LEGACY(hStream), ticket);
 	return rc;
 }
 
 CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 {
 	bool on = record_on(cuEventRecord_ptsz);
+	uint64_t ticket = on ? sync_begin() : 0;
 	CUresult rc = REAL(cuEventRecord_ptsz)(hEvent, hStream);
 
 	if (on && rc == CUDA_SUCCESS)
-		event_recorded(hEvent, STREAM_PER_THREAD(hStream));
+		event_recorded(hEvent, STREAM_PER_THREAD(hStream), ticket);
 	return rc;
 }
 
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
 	bool on = record_on(cuEventRecordWithFlags);
+	uint64_t ticket = on ? sync_begin() : 0;
 	CUresult rc = REAL(cuEventRecordWithFlags)(hEvent, hStream, flags);
 
 	if (on && rc == CUDA_SUCCESS)
-		event_recorded(hEvent, STREAM_LEGACY(hStream));
+		event_recorded(hEvent, STREAM_LEGACY(hStream), ticket);
 	return rc;
 }
 
 CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
 	bool on = record_on(cuEventRecordWithFlags_ptsz);
+	uint64_t ticket = on ? sync_begin() : 0;
 	CUresult rc = REAL(cuEventRecordWithFlags_ptsz)(hEvent, hStream, flags);
 
 	if (on && rc == CUDA_SUCCESS)
-		event_recorded(hEvent, STREAM_PER_THREAD(hStream));
+		event_recorded(hEvent, STREAM_PER_THREAD(hStream), ticket);
+	return rc;
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int flags)
+{
+	bool on = record_on(cuStreamWaitEvent);
+	CUresult rc = REAL(cuStreamWaitEvent)(hStream, hEvent, flags);
+
+	if (on && rc == CUDA_SUCCESS)
+		event_awaited(hEvent, STREAM_LEGACY(hStream));
+	return rc;
+}
+
+CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int flags)
+{
+	bool on = record_on(cuStreamWaitEvent_ptsz);
+	CUresult rc = REAL(cuStreamWaitEvent_ptsz)(hStream, hEvent, flags);
+
+	if (on && rc == CUDA_SUCCESS)
+		event_awaited(hEvent, STREAM_PER_THREAD(hStream));
 	return rc;
 }
 

@@ -11,5 +11,10 @@
  * Any thread. False when it cannot be told without disturbing a capture. errno is kept.
  */
 bool sync_stream_busy(uint64_t stream);
+/* @brief device_ops.event_done, with the same care. */
+bool sync_event_is_done(uint64_t event, uint64_t stream);
+
+/* @brief Would a call on @stream become a part of a capture, or break one? Any thread. */
+bool sync_must_not_ask(uint64_t stream);
 
 #endif

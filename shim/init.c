@@ -16,7 +16,10 @@
 #include "arena/device.h"
 #include "arena/event.h"
 #include "arena/exec.h"
+#include "arena/reload.h"
+#include "reports/manifest.h"
 #include "reports/write.h"
+#include "shim/device.h"
 #include "shim/gate.h"
 #include "shim/hook_sync.h"
 #include "shim/hooks.h"
@@ -25,9 +28,6 @@
 #include "shim/outside.h"
 #include "shim/shim.h"
 #include "shim/stacks.h"
-
-/* What ARENA_GATE=abort ends the process with. */
-#define EXIT_ABORTED	86
 
 /* How long a thread waits for another one's start. Without an end it could wait for ever: in the
  * constructor of a library, it holds a lock of the loader that the start needs. */
@@ -53,10 +53,8 @@ static void on_finding(const struct finding *f)
 	if (told.stack == 0)
 		told.stack = stack_here(STACK_FINDING);
 	report_finding(&told);
-	if (fatal && option_value(OPTION_GATE) == GATE_ABORT) {
-		outside_exit();
-		_exit(EXIT_ABORTED);
-	}
+	if (fatal && option_value(OPTION_GATE) == GATE_ABORT)
+		outside_abort();
 }
 
 /* Runs in the child only. The parent's memory, graphs and report are not the child's. */
@@ -67,9 +65,24 @@ static void forked(void)
 	if (s == SHIM_ON || s == SHIM_STARTING)
 		store_relaxed(&shim_state, SHIM_CHILD);
 	shim_inside = 0;
+	launcher_forget();
 	store_relaxed(&captures_active, 0);
 	store_relaxed(&reporting, false);
 	outside_forget();
+}
+
+/* What reloads are measured by. */
+static void start_reloads(void)
+{
+	const char *manifest = option_text(OPTION_MANIFEST);
+
+	reload_accepts_unproven = option_value(OPTION_GATE) < GATE_STRICT ||
+				  option_value(OPTION_UNPROVEN) == UNPROVEN_PASS;
+	reload_gap = report_gap;
+	if (*manifest && manifest_read(manifest) != 0) {
+		log_error("ARENA_MANIFEST: %s: no manifest, repair the file", arena_message());
+		report_unproven("the file of ARENA_MANIFEST could not be read");
+	}
 }
 
 /* @return the state that the shim is in from now on. */
@@ -91,8 +104,12 @@ static int start(void)
 	guard_refuses = option_value(OPTION_GATE) >= GATE_STRICT;
 	exec_limit_bytes = option_value(OPTION_GRAPH_MIB) << 20;
 	device.stream_busy = sync_stream_busy;
+	device.event_done = sync_event_is_done;
 	device.finding = on_finding;
 	device.event = option_value(OPTION_TRACE) ? report_event : NULL;
+	device_start();
+	start_reloads();
+	report_started();
 	if (!fork_watched)
 		fork_watched = pthread_atfork(NULL, NULL, forked) == 0;
 	return SHIM_ON;
@@ -145,6 +162,10 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 	int expected = SHIM_CHILD;
 
 	HOOK_ENTER(cuInit);
+	/* A program with weak references found ours, and would not have called if there were none:
+	 * what it hears must be something that it can expect. */
+	if (rc == CUDA_ERROR_NOT_FOUND && !real_has("cuInit"))
+		rc = CUDA_ERROR_NO_DEVICE;
 	if (rc == CUDA_SUCCESS) {
 		cas_acq_rel(&shim_state, &expected, SHIM_UNSTARTED);
 		shim_ready();

@@ -57,6 +57,10 @@ static CUresult get_memset(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS_v2 *out)
 	CUresult rc = REAL(cuGraphMemsetNodeGetParams)(node, &v1);
 
 	out->dst = v1.dst;
+	out->pitch = v1.pitch;
+	out->elementSize = v1.elementSize;
+	out->width = v1.width;
+	out->height = v1.height;
 	return rc;
 }
 
@@ -97,6 +101,8 @@ CUresult node_describe(CUgraphNode node, CUgraphNodeParams *out)
 		return get_batch(node, &out->memOp);
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
 		return get_alloc(node, &out->alloc);
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+		return REAL(cuGraphMemFreeNodeGetParams)(node, &out->free.dptr);
 	case CU_GRAPH_NODE_TYPE_GRAPH:
 		return REAL(cuGraphChildGraphNodeGetGraph)(node, &out->graph.graph);
 	default:

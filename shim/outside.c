@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "arena/exec.h"
 #include "reports/write.h"
@@ -19,6 +20,9 @@
 #include "shim/options.h"
 #include "shim/stacks.h"
 #include "shim/unwind.h"
+
+/* What ARENA_GATE=abort ends the process with. */
+#define EXIT_ABORTED	86
 
 static void warn(const char *text)
 {
@@ -127,6 +131,12 @@ void outside_exit(void)
 	if (!swap_acq_rel(&scanned, true))
 		bypass_scan(found_bypass, NULL);
 	report_exit();
+}
+
+void outside_abort(void)
+{
+	outside_exit();
+	_exit(EXIT_ABORTED);
 }
 
 void outside_forget(void)

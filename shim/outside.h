@@ -3,7 +3,8 @@
  * Everything that faces the outside, put together for init.c: options, stacks, report.
  *
  *   outside_start()	in shim_start(), once, after the real driver can be called
- *   outside_exit()	in the destructor and before _exit(86): exit line, verdict on stderr
+ *   outside_exit()	in the destructor exit line, verdict on stderr
+ *   outside_abort()	the same, then _exit(86): what ARENA_GATE=abort asks for
  *   outside_forget()	in the child of a fork
  *
  * options_init() is not part of it: the gate must be known before anything starts.
@@ -13,6 +14,7 @@
 
 void outside_start(void);
 void outside_exit(void);
+_Noreturn void outside_abort(void);
 void outside_forget(void);
 
 #endif

@@ -56,9 +56,6 @@ static void add_word(struct params *out, uint64_t value, uint16_t index, size_t 
 {
 	if (!could_be_address(value) || out->count == PARAMS_WORDS_MAX)
 		return;
-	/* Pointers to elements of less than 4 bytes exist, but odd integers are far more common. */
-	if (value & 3)
-		confidence = CONFIDENCE_SUSPECT;
 	out->words[out->count++] = (struct word){
 		.value = value,
 		.param = index,
@@ -79,13 +76,44 @@ void params_reset(struct params *out, uint32_t name)
 {
 	out->name = name;
 	out->count = 0;
+	out->hash = 0;
+	out->blind = 0;
+	out->forgotten = out->cut = false;
+}
+
+void params_mix(struct params *out, uint64_t value)
+{
+	/* Never 0 again: that would say "not hashed". */
+	out->hash = ((out->hash ^ value) * 0x9E3779B97F4A7C15u) | 1;
+	out->hash ^= out->hash >> 29;
+}
+
+/* A descriptor can only be read out of the bytes as long as it is remembered. */
+static void hash_bytes(struct params *out, const char *p, size_t size_bytes)
+{
+	uint64_t tail = 0;
+
+	for (; size_bytes >= 8; p += 8, size_bytes -= 8)
+		params_mix(out, load_word(p));
+	memcpy(&tail, p, size_bytes);
+	params_mix(out, tail);
+}
+
+/* The struct of an aligned member is aligned as a whole, and its size is a multiple of that. */
+static bool has_room_for_tensormap(struct param at)
+{
+	return at.offset % TENSORMAP_ALIGN == 0 && at.size_bytes % TENSORMAP_ALIGN == 0 &&
+	       at.size_bytes >= TENSORMAP_BYTES;
 }
 
 void params_scan_one(struct params *out, uint16_t index, const void *bytes, struct param at)
 {
 	const char *p = bytes;
+	bool is_known = false;
 	uint64_t address;
 
+	if (tensormap_any())
+		hash_bytes(out, p, at.size_bytes);
 	if (at.size_bytes == 8) {
 		add_word(out, load_word(p), index, 0, CONFIDENCE_EXACT);
 		return;
@@ -100,10 +128,13 @@ void params_scan_one(struct params *out, uint16_t index, const void *bytes, stru
 				 at.size_bytes == TENSORMAP_BYTES ? CONFIDENCE_EXACT
 								  : CONFIDENCE_STRUCT);
 			i += TENSORMAP_BYTES - 8;
+			is_known = true;
 			continue;
 		}
 		add_word(out, load_word(p + i), index, i, CONFIDENCE_STRUCT);
 	}
+	if (!is_known && has_room_for_tensormap(at) && tensormap_forgot())
+		out->forgotten = true;
 }
 
 void params_scan_packed(struct params *out, const struct layout *layout, const void *buffer,

@@ -40,6 +40,10 @@ struct layout {
 struct params {
 	uint32_t name;
 	uint32_t count;
+	uint64_t hash;	/* of all that was read, 0: the words say it all */
+	uint16_t blind;	/* sides of a copy that are arrays */
+	bool forgotten; /* may hold a TMA descriptor that is not remembered any more */
+	bool cut;	/* touches more pieces of memory than are followed */
 	struct word words[PARAMS_WORDS_MAX];
 };
 
@@ -57,7 +61,7 @@ enum params_status {
 enum params_status params_read(struct params *out, uint64_t function, void *const *kernel_params,
 			       void *const *extra);
 
-/* @brief Forget every layout: a module or library is about to be unloaded, and its handles may
+/* @brief Forget every layout: a module, library or context is about to go away, and its handles may
  * come back with another meaning. Called before the driver is. */
 void params_forget_all(void);
 
@@ -65,6 +69,8 @@ void params_forget_all(void);
 
 /* @brief Start over with @layout's name. */
 void params_reset(struct params *out, uint32_t name);
+/* @brief Into the hash. */
+void params_mix(struct params *out, uint64_t value);
 /* @brief One parameter of @size_bytes at @bytes, which lies at @offset of the parameter space. */
 void params_scan_one(struct params *out, uint16_t index, const void *bytes, struct param at);
 /* @brief A packed buffer, split by @layout; parameters beyond its end are left out. */

@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "arena/exec.h"
+#include "shim/device.h"
 #include "shim/record.h"
 
 #define KIND(kind)	 (1u << RANGE_##kind)
@@ -170,6 +171,7 @@ void record_context_gone(uint64_t context)
 	if (context != 0) {
 		exec_close_context(context);
 		ledger_close_context(context);
+		device_forget(context);
 	}
 	errno = saved;
 }

@@ -45,8 +45,9 @@ static inline void record_closed(struct range *r, CUresult rc)
 struct unmap_batch record_close_scope(enum range_kind kind, uint64_t scope);
 void record_closed_scope(struct unmap_batch *b, CUresult rc);
 
-/* @brief Mapping and unmapping of virtual memory. */
+/* @brief Virtual memory was mapped. */
 void record_map(uint64_t base, uint64_t size_bytes, uint64_t handle);
+/* @brief Before the driver is asked to unmap. @return for record_closed_scope(). */
 struct unmap_batch record_unmap(uint64_t base, uint64_t size_bytes);
 
 /* @brief A context is gone, with all that belonged to it. */

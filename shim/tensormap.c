@@ -13,8 +13,9 @@
 #include "shim/tensormap.h"
 
 /* A layer of a model keeps a handful of descriptors; 4096 hold a large model. Eager GEMMs that
- * encode anew for each call turn the table over without harm: what a graph holds is read when it
- * is captured. */
+ * encode anew for each call turn the table over: no harm to what was captured before, as a node
+ * keeps what it was born with; but what was encoded long before it is captured may be forgotten
+ * then. Parameters that may hold such a one are counted (tensormap_forgot()). */
 #define SETS 512
 #define WAYS 8
 
@@ -31,6 +32,7 @@ struct set {
 
 static struct spinlock lock = SPINLOCK_INIT;
 static struct set *_Atomic sets; /* SETS of them; contents guarded by lock */
+static _Atomic bool forgot;
 
 static struct set *set_of(struct set *all, const uint64_t *words)
 {
@@ -56,8 +58,10 @@ static struct descriptor *take_turn(struct set *set)
 {
 	struct descriptor *d = &set->ways[set->turn++ % WAYS];
 
-	if (d->used)
+	if (d->used) {
 		coverage_count(TENSOR_MAP_EVICTED);
+		store_relaxed(&forgot, true);
+	}
 	return d;
 }
 
@@ -96,6 +100,17 @@ void tensormap_remember(const void *bytes, uint64_t address)
 	spin_unlock(&lock);
 	if (all == NULL)
 		coverage_count(NO_MEMORY);
+}
+
+bool tensormap_any(void)
+{
+	/* Relaxed: whoever holds a descriptor was told of it after it was remembered. */
+	return load_relaxed(&sets) != NULL;
+}
+
+bool tensormap_forgot(void)
+{
+	return load_relaxed(&forgot);
 }
 
 bool tensormap_find(const void *bytes, uint64_t *address)

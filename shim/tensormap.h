@@ -18,6 +18,10 @@
  * counted in coverage. */
 void tensormap_remember(const void *bytes, uint64_t address);
 
+/* @brief Was one ever remembered, and one forgotten? One load each. */
+bool tensormap_any(void);
+bool tensormap_forgot(void);
+
 /* @brief Are these 128 bytes a descriptor that was remembered? One load if none ever was. */
 bool tensormap_find(const void *bytes, uint64_t *address);
 

@@ -24,6 +24,7 @@ struct walk {
 	CUgraphNode *nodes; /* of all levels, innermost last */
 	uint32_t nodes_cap, nodes_used;
 	struct exec_builder *builder;
+	struct exec_replica *replica; /* what the nodes at hand are made of, NULL: nothing */
 	int saved_errno;
 	struct params params; /* last: a free slab object loses its last bytes */
 };
@@ -43,6 +44,7 @@ static struct walk *walk_begin(void)
 	w->saved_errno = saved_errno;
 	w->nodes_used = 0;
 	w->builder = NULL;
+	w->replica = NULL;
 	shim_inside++;
 	return w;
 }
@@ -68,15 +70,28 @@ static struct node_desc node_desc_of(const struct walk *w, CUgraph graph, CUgrap
 		.name = w->params.name,
 		.words = w->params.words,
 		.words_count = w->params.count,
+		.hash = w->params.hash,
 	};
 }
 
-static void count_status(enum params_status status)
+/* What an exec has and could not be read. */
+static void count_status(const struct walk *w, enum params_status status)
 {
 	if (status == PARAMS_UNSIZED)
 		coverage_count(PARAMS_UNSIZED);
 	else if (status == PARAMS_RAW)
 		coverage_count(RAW_BUFFER);
+	for (unsigned i = 0; i < w->params.blind; i++)
+		coverage_count(NODE_KIND);
+}
+
+/* What was not read when the words were written, which is when it counts. */
+static void count_unread(const struct walk *w)
+{
+	if (w->params.forgotten)
+		coverage_count(TENSOR_MAP_UNKNOWN);
+	if (w->params.cut)
+		coverage_count(EXTENT_CUT);
 }
 
 /* ---- levels ---- */
@@ -130,7 +145,7 @@ static void build_node(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t
 		coverage_count(WALK_FAILED);
 		p.type = CU_GRAPH_NODE_TYPE_EMPTY; /* keeps its place in the order */
 	}
-	count_status(words_read(&w->params, &p));
+	count_status(w, words_read(&w->params, &p));
 	n = node_desc_of(w, graph, node, p.type);
 	n.depth = depth;
 	exec_build_node(w->builder, &n);
@@ -138,6 +153,8 @@ static void build_node(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t
 	if (p.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
 		open_alloc(&p.alloc);
 		exec_build_owns(w->builder, p.alloc.dptr);
+	} else if (p.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+		exec_build_frees(w->builder, p.free.dptr);
 	} else if (p.type == CU_GRAPH_NODE_TYPE_GRAPH) {
 		build_graph(w, p.graph.graph, depth + 1);
 	} else if (p.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
@@ -179,6 +196,18 @@ struct exec_builder *walk_template(CUgraph graph)
 
 static void birth_graph(struct walk *w, CUgraph graph, uint32_t depth);
 
+/* @return whether @n got the birth of what it is made of. */
+static bool replicated(struct walk *w, const struct node_desc *n)
+{
+	if (w->replica == NULL)
+		return false;
+	if (birth_replicate(w->replica, n))
+		return true;
+	coverage_count(UPDATE_PAIRING);
+	w->replica = NULL;
+	return false;
+}
+
 static void birth_node(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t depth)
 {
 	CUgraphNodeParams p;
@@ -189,7 +218,11 @@ static void birth_node(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t
 		return; /* the walk will count it */
 	words_read(&w->params, &p);
 	n = node_desc_of(w, graph, node, p.type);
-	birth_record(&n);
+	n.depth = depth;
+	if (!replicated(w, &n)) {
+		count_unread(w);
+		birth_record(&n);
+	}
 	if (n.kind == NODE_ALLOC) {
 		open_alloc(&p.alloc);
 	} else if (n.kind == NODE_CHILD && graph) {
@@ -228,8 +261,34 @@ void walk_missing_births(CUgraph graph)
 		return;
 	count = push_nodes(w, graph);
 	for (int64_t i = 0; i < count; i++)
-		if (!birth_known((uint64_t)w->nodes[i]))
+		if (!birth_known((uint64_t)graph, (uint64_t)w->nodes[i]))
 			birth_node(w, graph, w->nodes[i], 0);
+	walk_end(w);
+}
+
+void walk_launch_births(CUgraph graph, CUgraphNode node, CUgraphExec exec)
+{
+	struct walk *w = walk_begin();
+	struct exec_replica replica;
+	struct node_desc n;
+	CUgraph inner;
+
+	if (w == NULL)
+		return;
+	if (REAL(cuGraphChildGraphNodeGetGraph)(node, &inner) != CUDA_SUCCESS) {
+		birth_node(w, graph, node, 0);
+	} else if (!exec_replicate((uint64_t)exec, &replica)) {
+		coverage_count(UNKNOWN_EXEC);
+		birth_node(w, graph, node, 0);
+	} else {
+		params_reset(&w->params, 0);
+		n = node_desc_of(w, graph, node, CU_GRAPH_NODE_TYPE_GRAPH);
+		birth_record(&n);
+		nested_add((uint64_t)graph, (uint64_t)node, (uint64_t)inner);
+		w->replica = &replica;
+		birth_graph(w, inner, 0);
+		exec_replica_free(&replica);
+	}
 	walk_end(w);
 }
 
@@ -314,7 +373,8 @@ void walk_exec_node(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams 
 	if (w == NULL)
 		return;
 	params_reset(&w->params, 0);
-	count_status(words_read(&w->params, params));
+	count_status(w, words_read(&w->params, params));
+	count_unread(w);
 	n = node_desc_of(w, NULL, node, params->type);
 	exec_set_node((uint64_t)exec, &n);
 	walk_end(w);

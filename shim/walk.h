@@ -31,8 +31,12 @@ struct exec_builder *walk_template(CUgraph graph);
 /* @brief Node @node was added to @graph or got new parameters (then @graph may be NULL). */
 void walk_birth(CUgraph graph, CUgraphNode node);
 
-/* @brief What no wrapper saw of a graph that was captured (stream mem-ops, calls of a newer
- * driver): nodes without a birth get it now. */
+/* @brief Node @node of @graph is a launch of @exec that was captured: its nodes mean what those of
+ * the exec mean. */
+void walk_launch_births(CUgraph graph, CUgraphNode node, CUgraphExec exec);
+
+/* @brief What no wrapper saw of a graph that was captured (calls of a newer driver): nodes without
+ * a birth get it now. */
 void walk_missing_births(CUgraph graph);
 
 /* @brief @to was copied from @from: each node means what its original meant. @param clone made by

@@ -11,12 +11,9 @@
 static json_t *findings_by_severity(const struct report_totals *totals)
 {
 	json_t *o = json_object();
-	uint64_t counts[SEVERITY_COUNT] = { 0 };
 
-	for (int k = 0; k < FINDING_KIND_COUNT; k++)
-		counts[finding_severity((enum finding_kind)k)] += totals->by_kind[k];
 	for (int s = 0; s < SEVERITY_COUNT; s++)
-		value_set_uint(o, severity_name((enum severity)s), counts[s]);
+		value_set_uint(o, severity_name((enum severity)s), totals->by_severity[s]);
 	return o;
 }
 
@@ -51,10 +48,28 @@ static void set_coverage(json_t *o, const struct report_source *s, const char *w
 
 	if (why)
 		json_array_append_new(gaps.reasons, value_bytes(why));
+	if (report_reload_gap())
+		json_array_append_new(gaps.reasons, value_bytes(report_reload_gap()));
 	if (s->coverage)
 		s->coverage(add_gap, &gaps);
 	json_object_set_new(o, "unproven", gaps.reasons);
 	json_object_set_new(o, "coverage", gaps.counts);
+}
+
+/* Where reloads stand; the verdict rests on it. */
+static json_t *reload_state(void)
+{
+	json_t *o = json_object();
+	enum reload_verdict last;
+	bool any = reload_last(&last);
+
+	json_object_set_new(o, "last", any ? value_bytes(verdict_name((enum verdict)last)) :
+					     json_null());
+	value_set_uint(o, "id", reload_id());
+	value_set_uint(o, "generation", reload_generation());
+	json_object_set_new(o, "unsafe", json_boolean(reload_unsafe()));
+	json_object_set_new(o, "open", json_boolean(reload_open()));
+	return o;
 }
 
 static json_t *ledger_counts(void)
@@ -94,6 +109,7 @@ static json_t *graph_counts(void)
 	X(execs_opened);
 	X(execs_live);
 	X(nodes);
+	X(nodes_live);
 	X(refs);
 	X(refs_exact);
 	X(refs_struct);
@@ -138,6 +154,7 @@ void line_exit(struct text *t, const struct report_source *s, const struct repor
 	value_set_uint(o, "findings_left_out", totals->findings_left_out);
 	value_set_uint(o, "lines_lost", totals->lines_lost);
 	set_coverage(o, s, why);
+	json_object_set_new(o, "reload", reload_state());
 	json_object_set_new(o, "ledger", ledger_counts());
 	json_object_set_new(o, "graphs", graph_counts());
 	json_object_set_new(o, "noted", notes);

@@ -155,6 +155,21 @@ static void put_kernel(struct text *t, const char *lead, uint32_t name)
 	value_dump(t, name ? value_bytes(s) : json_null());
 }
 
+/* Names that the program chose: anything may be in them. */
+static void put_name(struct text *t, const char *lead, uint32_t name)
+{
+	text_string(t, lead);
+	value_dump(t, value_bytes(interned(name)));
+}
+
+static void put_slot(struct text *t, const struct finding_ref *r)
+{
+	put_name(t, ",\"arena\":", r->arena);
+	put_name(t, ",\"slot\":", r->slot);
+	put_hex(t, ",\"slot_base\":", r->slot_base);
+	put_hex(t, ",\"slot_now\":", r->slot_now);
+}
+
 static void put_ref(struct text *t, const struct finding_ref *r)
 {
 	put_uint(t, "{\"exec\":", r->exec_serial);
@@ -168,6 +183,8 @@ static void put_ref(struct text *t, const struct finding_ref *r)
 	put_hex(t, ",\"value\":", r->value);
 	put_range(t, ",\"old\":", &r->old);
 	put_range(t, ",\"now\":", &r->now);
+	if (r->slot)
+		put_slot(t, r);
 	text_string(t, "}");
 }
 

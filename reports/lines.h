@@ -8,12 +8,15 @@
 
 #include <jansson.h>
 
+#include "arena/reload.h"
 #include "reports/name.h"
 #include "reports/text.h"
 #include "reports/write.h"
 
 struct report_totals {
 	uint64_t by_kind[FINDING_KIND_COUNT];	/* findings with different keys */
+	uint64_t serious_by_kind[FINDING_KIND_COUNT];	/* those that are not mere information */
+	uint64_t by_severity[SEVERITY_COUNT];
 	uint64_t findings_written, findings_repeated, findings_left_out, lines_lost;
 };
 
@@ -27,6 +30,8 @@ void line_module(struct text *t, uint32_t number, const struct stack_module *m);
 void line_stack(struct text *t, uint32_t id, const struct stack_frame *frames, size_t count);
 void line_finding(struct text *t, const struct finding *f);
 void line_event(struct text *t, const struct event *e);
+void line_verify(struct text *t, const struct slot_findings *f, enum verdict verdict);
+void line_reload(struct text *t, const struct report_source *s, const struct reload_outcome *r);
 /* @param why what report_unproven() was told, or NULL. */
 void line_exit(struct text *t, const struct report_source *s, const struct report_totals *totals,
 	       enum verdict verdict, const char *why);

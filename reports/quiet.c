@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,13 +37,13 @@ static void take_back(int sig, const sigset_t *pending_before)
 }
 
 /* @return 0 when the descriptor takes bytes, else why not. Closed and broken ones say "takes". */
-static int wait_writable(int fd)
+static int wait_writable(int fd, int wait_ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	int n;
 
 	do {
-		n = poll(&p, 1, QUIET_WAIT_MS);
+		n = poll(&p, 1, wait_ms);
 	} while (n < 0 && errno == EINTR);
 	return n == 0 ? EAGAIN : 0;
 }
@@ -56,7 +55,7 @@ static size_t write_all(int fd, const char *bytes, size_t count, int *error)
 	while (done < count) {
 		ssize_t n;
 
-		*error = wait_writable(fd);
+		*error = wait_writable(fd, QUIET_WAIT_MS);
 		if (*error)
 			break;
 		n = write(fd, bytes + done, count - done);
@@ -71,6 +70,14 @@ static size_t write_all(int fd, const char *bytes, size_t count, int *error)
 		}
 	}
 	return done;
+}
+
+bool quiet_writable(int fd)
+{
+	int saved = errno, error = wait_writable(fd, 0);
+
+	errno = saved;
+	return error == 0;
 }
 
 size_t quiet_write(int fd, const void *bytes, size_t count, int *error)

@@ -3,10 +3,14 @@
 #ifndef REPORTS_QUIET_H
 #define REPORTS_QUIET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Longest wait, in all, for a reader who does not read. */
 #define QUIET_WAIT_MS 200
+
+/* @brief Would a write get on now? Also true where it would fail. Waits for nothing. */
+bool quiet_writable(int fd);
 
 /*
  * @brief Write all of it, in one write() unless the kernel takes less.

@@ -5,7 +5,8 @@
  * The host may close every descriptor (daemons do), change its directory, fill the disk, or never
  * read the other end of a pipe. So: the name is made absolute at the start; before each line the
  * descriptor is checked to be the file that was opened, and opened again if not; a line that does
- * not fit is lost, counted, and the next one starts on a line of its own; nothing waits for long.
+ * not fit is lost, counted, and the next one starts on a line of its own; nothing waits for long,
+ * and for a reader who does not read only once.
  *
  * Any thread; callers serialise. Each line is one write() to an O_APPEND descriptor: a killed
  * process loses at most the line in progress, and processes that share a file do not mix their
@@ -103,19 +104,30 @@ static void lose(struct sink *s, int error)
 	s->warn(text);
 }
 
+/* @return 0 or why nothing can be written. */
+static int make_ready(struct sink *s)
+{
+	if (!is_ours(s)) {
+		s->stuck = false;
+		return open_file(s);
+	}
+	/* Whoever waited once for a reader in vain does not wait for each further line. */
+	return s->stuck && !quiet_writable(s->fd) ? EAGAIN : 0;
+}
+
 bool sink_write(struct sink *s, const char *line, size_t bytes)
 {
-	int error = 0, saved = errno;
+	int error, saved = errno;
 	size_t done = 0;
 
 	if (!*s->shown)
 		return false;
-	if (!is_ours(s))
-		error = open_file(s);
+	error = make_ready(s);
 	if (!error && s->torn && quiet_write(s->fd, "\n", 1, &error) == 1)
 		s->torn = false;
 	if (!error)
 		done = quiet_write(s->fd, line, bytes, &error);
+	s->stuck = error == EAGAIN;
 	if (done < bytes) {
 		s->torn |= done > 0;
 		lose(s, error);

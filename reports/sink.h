@@ -16,6 +16,7 @@ struct sink {
 	dev_t device;		/* what fd was opened on: the host may close it and reuse the */
 	ino_t inode;		/* number for a file of its own */
 	bool torn;		/* the file does not end with a newline */
+	bool stuck;		/* nobody read for as long as we wait; wait no more */
 	bool said;		/* the user was told that lines are lost */
 	uint64_t lines, lost;
 };

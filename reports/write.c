@@ -3,10 +3,10 @@
  * The report of this process: which lines there are, and when.
  *
  * Everything below report_source is guarded by one mutex; no function calls the driver or the
- * application, except the callbacks of the source. The first line is "start"; a stack and the
- * modules it needs are written before the first line that refers to them; a finding is in the file
- * when report_finding() returns. A thread that comes in again from below (the host's malloc may
- * do anything) loses its line instead of waiting for itself.
+ * application, except the callbacks of the source. The first line is "start", the last "exit"; a
+ * stack and the modules it needs are written before the first line that refers to them; a finding
+ * is in the file when report_finding() returns. A thread that comes in again from below (the host's
+ * malloc may do anything) loses its line instead of waiting for itself.
  *
  * Any thread. After fork() the child starts anew (report_forget).
  */
@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "arena/atomics.h"
+#include "arena/slab.h"
 #include "reports/lines.h"
 #include "reports/name.h"
 #include "reports/sink.h"
@@ -35,7 +36,7 @@ static _Thread_local bool inside;
 /* ---- guarded by the lock ---- */
 static struct sink sink;
 static struct text line;
-static bool started, exited;
+static bool started, exited, told_late;
 static struct report_totals totals;
 static uint64_t keys[KEY_SLOTS];
 static uint8_t stacks_written[STACK_COUNT_MAX / 8];
@@ -145,6 +146,19 @@ static bool new_key(uint64_t key)
 	return true;
 }
 
+/* Lock held. @return false: seen before. */
+static bool count_finding(uint64_t key, enum finding_kind kind, enum severity severity)
+{
+	if (!new_key(key)) {
+		totals.findings_repeated++;
+		return false;
+	}
+	totals.by_kind[kind]++;
+	totals.serious_by_kind[kind] += severity > SEVERITY_INFO;
+	totals.by_severity[severity]++;
+	return true;
+}
+
 static void write_finding(const struct finding *f)
 {
 	write_start();
@@ -161,6 +175,21 @@ static void write_finding(const struct finding *f)
 	flush_line();
 }
 
+/* The exit line is the last line, and the verdict is in it: what comes later, from destructors
+ * and threads that still run, is told to a human if it would have changed the verdict, once. */
+static void tell_late(const struct finding *f)
+{
+	char text[128];
+
+	if (told_late || source->quiet || finding_severity(f->kind) != SEVERITY_ERROR)
+		return;
+	told_late = true;
+	snprintf(text, sizeof(text),
+		 "%s after the exit line: neither in the report nor in its verdict",
+		 finding_kind_name(f->kind));
+	source->warn(text);
+}
+
 void report_finding(const struct finding *f)
 {
 	int saved = errno;
@@ -169,10 +198,9 @@ void report_finding(const struct finding *f)
 		counter_bump(&errors);
 	if (!enter())
 		return;
-	if (!new_key(f->key)) {
-		totals.findings_repeated++;
-	} else {
-		totals.by_kind[f->kind]++;
+	if (exited) {
+		tell_late(f);
+	} else if (count_finding(f->key, f->kind, finding_severity(f->kind))) {
 		if (totals.findings_written < REPORT_FINDINGS_MAX) {
 			totals.findings_written++;
 			write_finding(f);
@@ -190,12 +218,98 @@ void report_event(const struct event *e)
 
 	if (!enter())
 		return;
-	write_start();
-	write_stack(e->stack);
-	line_event(&line, e);
-	flush_line();
+	if (!exited) {
+		write_start();
+		write_stack(e->stack);
+		line_event(&line, e);
+		flush_line();
+	}
 	leave();
 	errno = saved;
+}
+
+/* ---- slots and reloads ---- */
+
+/* The same finding of the same bindings is the same occurrence, however often it is told. */
+static uint64_t slot_key(const struct slot_finding *f)
+{
+	const uint64_t parts[] = { f->kind,	f->path,     f->name,		f->detail,
+				   f->old_base, f->new_base, f->old_generation, f->new_generation };
+	uint64_t key = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		key = (key ^ parts[i]) * UINT64_C(0x100000001b3);
+	return key;
+}
+
+/* Lock held. */
+static void count_slot_findings(const struct slot_findings *f)
+{
+	for (uint32_t i = 0; i < f->count; i++)
+		if (count_finding(slot_key(&f->list[i]), f->list[i].kind, f->list[i].severity))
+			totals.findings_written += totals.findings_written < REPORT_FINDINGS_MAX;
+}
+
+/* Write @t and its findings, and release it. @return its bytes for the caller of the API. */
+static char *write_own(struct text *t, const struct slot_findings *f)
+{
+	char *copy = t->failed ? NULL : strndup(t->bytes, t->used - 1);
+	int saved = errno;
+
+	if (enter()) {
+		write_start();
+		count_slot_findings(f);
+		if (t->failed)
+			sink.lost++;
+		else if (!exited) /* the exit line is the last one */
+			sink_write(&sink, t->bytes, t->used);
+		leave();
+	}
+	pages_put(t->bytes, t->cap);
+	errno = saved;
+	return copy;
+}
+
+char *report_reload(const struct reload_outcome *r)
+{
+	struct text t = { .bytes = NULL };
+
+	line_reload(&t, source, r);
+	return write_own(&t, &r->findings);
+}
+
+char *report_verify(const struct slot_findings *f)
+{
+	struct text t = { .bytes = NULL };
+	enum verdict verdict = VERDICT_PASS;
+
+	for (uint32_t i = 0; i < f->count; i++)
+		if (f->list[i].severity == SEVERITY_ERROR)
+			verdict = VERDICT_FAIL;
+	line_verify(&t, f, verdict);
+	return write_own(&t, f);
+}
+
+void report_started(void)
+{
+	int saved = errno;
+
+	if (!enter())
+		return;
+	write_start();
+	leave();
+	errno = saved;
+}
+
+uint64_t report_count(enum severity s)
+{
+	uint64_t count;
+
+	if (!enter())
+		return 0;
+	count = totals.by_severity[s];
+	leave();
+	return count;
 }
 
 /* ---- verdict ---- */
@@ -232,11 +346,32 @@ static struct gap first_gap(void)
 	return gap;
 }
 
+const char *report_gap(void)
+{
+	return first_gap().text;
+}
+
+const char *report_reload_gap(void)
+{
+	enum reload_verdict last;
+
+	if (reload_open())
+		return "a reload is open";
+	return reload_last(&last) && last == RELOAD_UNPROVEN ? "the last reload is unproven" : NULL;
+}
+
+static bool reload_failed(void)
+{
+	enum reload_verdict last;
+
+	return reload_unsafe() || (reload_last(&last) && last == RELOAD_FAIL);
+}
+
 enum verdict report_verdict(void)
 {
-	if (load_relaxed(&errors))
+	if (load_relaxed(&errors) || reload_failed())
 		return VERDICT_FAIL;
-	return first_gap().text ? VERDICT_UNPROVEN : VERDICT_PASS;
+	return first_gap().text || report_reload_gap() ? VERDICT_UNPROVEN : VERDICT_PASS;
 }
 
 /* @return where the text goes on; it never runs out of its @end. */
@@ -256,12 +391,14 @@ static void tell(enum verdict verdict)
 	char *start = say(text, end, "verdict ", 0, verdict_name(verdict)), *at = start;
 
 	for (int k = 0; k < FINDING_KIND_COUNT; k++)
-		if (totals.by_kind[k] && finding_severity((enum finding_kind)k) >= SEVERITY_WARN)
-			at = say(at, end, at == start ? ": " : ", ", totals.by_kind[k],
+		if (totals.serious_by_kind[k])
+			at = say(at, end, at == start ? ": " : ", ", totals.serious_by_kind[k],
 				 finding_kind_name((enum finding_kind)k));
 	if (verdict == VERDICT_UNPROVEN) {
 		struct gap gap = first_gap();
 
+		if (!gap.text)
+			gap.text = report_reload_gap();
 		at = say(at, end, at == start ? ": " : ", ", gap.count, gap.text);
 	}
 	if (at == start)
@@ -303,7 +440,10 @@ void report_init(const struct report_source *s)
 		s->warn("ARENA_REPORT: the name is too long: no report, choose a shorter one");
 		name[0] = '\0';
 	}
-	if (unknown) {
+	if (unknown == '%') {
+		s->warn("ARENA_REPORT: the % at the end stands for nothing: kept as it is, use "
+			"%h %r %p or %%");
+	} else if (unknown) {
 		snprintf(text, sizeof(text),
 			 "ARENA_REPORT: %%%c is not known: kept as it is, use %%h %%r %%p or %%%%",
 			 unknown);
@@ -321,7 +461,7 @@ void report_forget(void)
 	source = NULL;
 	sink_close(&sink);
 	text_clear(&line);
-	started = exited = false;
+	started = exited = told_late = false;
 	if (totals.findings_written)	/* do not touch all its pages in every child */
 		memset(keys, 0, sizeof(keys));
 	totals = (struct report_totals){ .findings_written = 0 };

@@ -15,6 +15,7 @@
 
 #include "arena/event.h"
 #include "arena/finding.h"
+#include "arena/reload.h"
 #include "arena/stack.h"
 
 /* Most finding lines of one process; what comes later is counted in the exit line. */
@@ -52,13 +53,30 @@ const char *verdict_name(enum verdict v);
 
 /* @param s stays the caller's and must live for ever. */
 void report_init(const struct report_source *s);
-/* @brief Write a finding now; one with a key that was seen is only counted. */
+/* @brief Write the start line now: a process that is killed leaves a proof that it was watched. */
+void report_started(void);
+/* @brief Write a finding now, unless the exit line is written; one with a key that was seen is only
+ * counted. */
 void report_finding(const struct finding *f);
 /* @brief Write an event (ARENA_TRACE). */
 void report_event(const struct event *e);
+/*
+ * @brief Write how a reload ended, and count its findings. The verdict follows reload.h.
+ * @return the line without its newline, for free(); NULL: no memory.
+ */
+char *report_reload(const struct reload_outcome *r);
+/* @brief The same for a comparison that was asked for; the verdict does not follow it. */
+char *report_verify(const struct slot_findings *f);
+/* @brief Findings with different keys, so far. */
+uint64_t report_count(enum severity s);
 /* @brief The verdict cannot be "pass" any more. @param why a constant string. */
 void report_unproven(const char *why);
-/* @brief fail: an error was found; unproven: something that matters was not seen. */
+/* @brief What report_unproven() was told, or what matters and was not seen; NULL: nothing. */
+const char *report_gap(void);
+/* @brief Why reloads leave the process unproven; NULL: they do not. */
+const char *report_reload_gap(void);
+/* @brief fail: a launch was stale, the last reload failed, or the process is unsafe; unproven:
+ * something that matters was not seen. */
 enum verdict report_verdict(void);
 /* @brief Write the exit line and tell a human if there was something. Later calls do nothing. */
 void report_exit(void);

@@ -14,11 +14,21 @@ An expectation file (tests/victims/*.expect) has, for each form:
     form NAME [harmless] [unordered] [racing]
       launch NAME CODE [xN]           outcome under strict; 401 is 0 under warn
       finding KIND REASON RANGE...    one cause each; REASON may be a|b
+      finding reload-failed unsafe -  a launch was refused in an unsafe process (strict only)
       maybe KIND REASON RANGE...      may be there (a different driver decides it)
       gap REASON                      this coverage count must be above zero
-      verdict WORD                    default: fail if a stale-launch is expected, else pass
+      verdict WORD                    default: fail if a stale-launch is expected or the last
+                                      reload failed, else pass
       events BYTES: KIND...           trace of allocations of this size and of graphs
       unwound RANGE...                these findings name where the range was allocated
+      verify NAME ITEM...             what arena_verify() found; its code is -8 for an error
+      reload NAME WORD ITEM...        how a reload ended (pass, fail, unproven, abort) and what
+                                      it found; under strict its code is -8 unless it passed, -9
+                                      if it passed and did not make the process safe
+      call NAME CODE WORD...          outcome of a call; the words are in its message
+
+An ITEM is KIND:SLOT, or KIND:SLOT:SEVERITY where it is not an error; KIND may be a|b; after ? it
+need not be there. SLOT is a slot, a cache or a source.
 
 harmless: stale launches may run under warn (the program itself says when not, by exit 77).
 unordered: launches come from several threads. racing: the program's results are not defined, so
@@ -36,13 +46,15 @@ import sys
 import tempfile
 
 REFUSED = "401"
+SLOT_VERBS = ("verify", "reload", "call")
 SKIP = 77
 TIMEOUT_S = 120
 STACKS = os.environ.get("ARENA_TEST_STACKS")    # another ARENA_STACKS than the default
 
 Form = collections.namedtuple(
-    "Form", "name flags launches findings maybe gaps verdict events unwound")
-Run = collections.namedtuple("Run", "code out err ranges launches values lines")
+    "Form", "name flags launches findings maybe gaps verdict events unwound slots")
+Run = collections.namedtuple("Run", "code out err ranges launches values lines slots",
+                             defaults=[()])
 
 
 # ---- expectation files ----
@@ -50,11 +62,12 @@ Run = collections.namedtuple("Run", "code out err ranges launches values lines")
 def parse_expect(text):
     forms = []
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.split("#")[0].split()
+        words = re.split(r"(?:^|\s)#", line)[0].split()
         if not words:
             continue
         if words[0] == "form":
-            forms.append(Form(words[1], set(words[2:]), [], set(), set(), set(), [], [], set()))
+            forms.append(Form(words[1], set(words[2:]), [], set(), set(), set(), [], [], set(),
+                              []))
         elif not forms:
             raise ValueError(f"line {number}: before the first form")
         else:
@@ -78,6 +91,8 @@ def add_expectation(form, words, number):
         form.events[:] = [int(rest[0].rstrip(":"))] + rest[1:]
     elif verb == "unwound":
         form.unwound.update(rest)
+    elif verb in SLOT_VERBS:
+        form.slots.append((verb, *rest))
     else:
         raise ValueError(f"line {number}: {verb}?")
 
@@ -126,7 +141,8 @@ def run(args, form, gate):
               for m in re.finditer(r"^range (\S+)=(0x[0-9a-f]+):(\d+)$", out, re.M)]
     launches = re.findall(r"^launch (\S+) (\d+)$", out, re.M)
     values = re.findall(r"^value .*$", out, re.M)
-    return Run(p.returncode, out, err, ranges, launches, values, lines)
+    slots = re.findall(r"^(verify|reload|call) (\S+) (-?\d+) (.*)$", out, re.M)
+    return Run(p.returncode, out, err, ranges, launches, values, lines, slots)
 
 
 # ---- what a report says ----
@@ -145,17 +161,21 @@ def range_name(ranges, base):
 
 def causes(found, ranges):
     """Normalised: the set of (kind, reason, range), never a count."""
+    found = [line for line in found if line["type"] == "finding"]
     return {(line["kind"], ref["reason"], range_name(ranges, int(ref["old"]["base"], 16)))
-            for line in found if line["type"] == "finding" for ref in line["refs"]}
+            for line in found for ref in line["refs"]} | \
+        {(line["kind"], "unsafe", "-") for line in found if not line["refs"]}
 
 
 def matches(cause, pattern):
     return (cause[0], cause[2]) == (pattern[0], pattern[2]) and cause[1] in pattern[1].split("|")
 
 
-def check_findings(form, r):
+def check_findings(form, r, gate):
     found = causes(r.lines, r.ranges)
     for want in sorted(form.findings):
+        if want[1] == "unsafe" and gate != "strict":
+            continue
         if not any(matches(c, want) for c in found):
             yield "missing finding: " + " ".join(want)
     for cause in sorted(found):
@@ -187,6 +207,12 @@ def check_text(r):
             yield f"text without an address: {line['text']}"
 
 
+def default_verdict(form):
+    stale = any(f[0] in ("stale-launch", "reload-failed") for f in form.findings)
+    ends = [s[2] for s in form.slots if s[0] == "reload"]
+    return "fail" if stale or ends[-1:] in (["fail"], ["abort"]) else "pass"
+
+
 def check_report(form, r, gate):
     if not r.lines or r.lines[-1]["type"] != "exit":
         yield "no exit line in the report"
@@ -194,8 +220,7 @@ def check_report(form, r, gate):
     if any(line.get("schema") != 1 for line in r.lines):
         yield "a line without schema 1"
     last = r.lines[-1]
-    stale = [f for f in form.findings if f[0] == "stale-launch"]
-    want = form.verdict[0] if form.verdict else "fail" if stale else "pass"
+    want = form.verdict[0] if form.verdict else default_verdict(form)
     if last["verdict"] not in want.split("|"):
         yield f"verdict {last['verdict']}, not {want}"
     for gap in form.gaps:
@@ -235,13 +260,86 @@ def check_launches(form, r, gate):
         yield f"launches {got}, not {want}"
 
 
+# ---- slots: what the API answered ----
+
+def slot_items(found):
+    """The findings of a JSON object that the API returned, as KIND:SLOT[:SEVERITY]."""
+    for f in found:
+        name = f["slot"] or f["source"] or f["cache"]
+        yield f"{f['kind']}:{name}" + (f":{f['severity']}" if f["severity"] != "error" else "")
+
+
+def item_matches(item, pattern):
+    kind, _, rest = pattern.lstrip("?").partition(":")
+    return item.partition(":")[2] == rest and item.partition(":")[0] in kind.split("|")
+
+
+def check_items(wanted, found, where):
+    for want in wanted:
+        if want[0] != "?" and not any(item_matches(f, want) for f in found):
+            yield f"{where}: missing {want}"
+    for f in sorted(found):
+        if not any(item_matches(f, want) for want in wanted):
+            yield f"{where}: unexpected {f}"
+
+
+def check_call(want, got):
+    where = " ".join(got[:3])
+    if got[2] not in want[2].split("|"):
+        yield f"{where} {got[3]}: not {want[2]}"
+    for word in want[3:]:
+        if word not in got[3]:
+            yield f"{where}: no '{word}' in its message '{got[3]}'"
+
+
+def reload_code(answer, outcome):
+    """What the end of a reload returns under strict: refused, or sound in an unsafe process."""
+    if outcome in ("fail", "unproven"):
+        return "-8"
+    return "-9" if outcome == "pass" and answer["unsafe"] else "0"
+
+
+def check_slot_line(want, got, gate):
+    verb, name, code, text = got
+    if verb == "call":
+        yield from check_call(want, got)
+        return
+    answer = json.loads(text)
+    found = set(slot_items(answer["findings"]))
+    if verb == "verify":
+        refused = any(item.count(":") == 1 for item in found)
+        items = want[2:]
+        expected = "-8" if refused else "0"     # whatever the gate
+    else:
+        outcome = "abort" if answer["aborted"] else answer["verdict"]
+        expected = reload_code(answer, outcome) if gate == "strict" else "0"
+        items = want[3:]
+        if outcome not in want[2].split("|"):
+            yield f"reload {name}: {outcome}, not {want[2]}"
+    if code != expected:
+        yield f"{verb} {name} returned {code} under {gate}"
+    yield from check_items(items, found, f"{verb} {name}")
+
+
+def check_slots(form, r, gate):
+    want, got = list(form.slots), list(r.slots)
+    if "unordered" in form.flags:
+        want, got = sorted(want, key=lambda w: w[:2]), sorted(got, key=lambda g: g[:2])
+    if [w[:2] for w in want] != [g[:2] for g in got]:
+        yield f"answers {[g[:3] for g in got]}, not {[w[:2] for w in want]}"
+        return
+    for w, g in zip(want, got):
+        yield from check_slot_line(w, g, gate)
+
+
 def check(form, r, gate):
     if r.code:
         yield f"exit {r.code}: {r.err.strip() or r.out.strip()}"
     if re.search(r"runtime error:|Sanitizer", r.err):
         yield f"a sanitizer speaks: {r.err.strip()}"
     yield from check_launches(form, r, gate)
-    yield from check_findings(form, r)
+    yield from check_slots(form, r, gate)
+    yield from check_findings(form, r, gate)
     yield from check_stacks(form, r)
     yield from check_text(r)
     yield from check_report(form, r, gate)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The comparison of run_case.py must be able to fail: one doctored report for each way."""
 import copy
+import json
 import unittest
 
 import run_case
@@ -100,6 +101,61 @@ class Comparison(unittest.TestCase):
         self.only(run, "events ['alloc']", expect=expect)
         run.lines.insert(2, {"schema": 1, "type": "event", "event": "free", "size": 64})
         self.assertEqual(self.problems(run, expect=expect), [])
+
+    # ---- what the API answered ----
+
+    SLOTS = """
+form slots
+  verify V moved:w ?respecified:w:info
+  reload R fail moved:w
+  call put -5 4096
+  verdict pass
+"""
+
+    def slots_run(self, **changes):
+        found = [{"kind": "moved", "severity": "error", "slot": "w", "source": "", "cache": ""}]
+        answer = {"aborted": False, "verdict": "fail", "findings": found}
+        lines = [{"schema": 1, "type": "exit", "verdict": "pass", "coverage": {}}]
+        slots = {"V": ("verify", "V", "-8", json.dumps({"findings": found})),
+                 "R": ("reload", "R", "-8", json.dumps(answer)),
+                 "put": ("call", "put", "-5", "slot w has 4096 bytes, not 8")}
+        slots.update(changes)
+        return run_case.Run(0, "", "", [], [], [], lines, [s for s in slots.values() if s])
+
+    def slots_problem(self, word, gate="strict", **changes):
+        problems = self.problems(self.slots_run(**changes), gate, self.SLOTS)
+        self.assertEqual(len(problems), 1, problems)
+        self.assertIn(word, problems[0])
+
+    def test_good_answers_pass(self):
+        self.assertEqual(self.problems(self.slots_run(), expect=self.SLOTS), [])
+
+    def test_answer_that_is_missing(self):
+        self.slots_problem("answers", put=None)
+
+    def test_slot_finding_missing_or_too_many(self):
+        self.slots_problem("missing moved:w", V=("verify", "V", "0", '{"findings": []}'))
+        extra = [{"kind": k, "severity": "error", "slot": "w", "source": "", "cache": ""}
+                 for k in ("moved", "replaced")]
+        self.slots_problem("unexpected replaced:w",
+                           V=("verify", "V", "-8", json.dumps({"findings": extra})))
+
+    def test_severity_counts(self):
+        found = [{"kind": "moved", "severity": "info", "slot": "w", "source": "", "cache": ""}]
+        problems = self.problems(
+            self.slots_run(V=("verify", "V", "0", json.dumps({"findings": found}))),
+            expect=self.SLOTS)
+        self.assertEqual(len(problems), 2, problems)
+
+    def test_code_that_disagrees_with_the_findings(self):
+        self.slots_problem("verify V returned 0", V=("verify", "V", "0", self.slots_run().slots[0][3]))
+        good = self.slots_run().slots[1]
+        self.slots_problem("reload R returned 0", R=good[:2] + ("0",) + good[3:])
+        self.slots_problem("reload R returned -8 under warn", gate="warn")
+
+    def test_message_without_the_value(self):
+        self.slots_problem("no '4096'", put=("call", "put", "-5", "slot w does not fit"))
+        self.slots_problem("not -5", put=("call", "put", "-2", "slot w has 4096 bytes"))
 
     def test_nonsense_in_an_expectation(self):
         with self.assertRaises(ValueError):

@@ -105,7 +105,8 @@ class Suite:
 
     def run_slots(self):
         self.run_expectations("slots", [e for e in EXPECTATIONS if tells_of_slots(e)])
-        self.run_publish()
+        for program in ("bench_publish", "bench_slots"):
+            self.run_figures(program)
         for library in ("torch", "cupy", "jax"):
             r = self.run(self.python("views.py", library), "strict")
             problems = None if "ModuleNotFoundError" in r.err else \
@@ -113,15 +114,15 @@ class Suite:
             found = [line["text"] for line in r.lines if line["type"] == "finding"]
             self.add("slots", f"views in {library}", found or problems, last_line(r.out))
 
-    def run_publish(self):
-        """Figures of the publication, from one process with the library."""
-        r = self.run([self.build / "tests" / "bench" / "bench_publish"], "strict", timeout=300)
-        figures = re.findall(r"^measure (\S+) (\S+)(.*)$", r.out, re.M)
-        self.add("slots", "bench_publish", [] if figures and not r.code else
+    def run_figures(self, program):
+        """Figures that a benchmark prints, from one process with the library."""
+        r = self.run([self.build / "tests" / "bench" / program], "strict", timeout=300)
+        figures = re.findall(r"^(\S.*?) +([\d.]+) (\S+)$", r.out, re.M)
+        self.add("slots", program, [] if figures and not r.code else
                  [f"exit {r.code} {last_line(r.err)}"])
         for name, value, unit in figures:
             self.figures[name] = float(value)
-            self.add("slots", name, [], value + unit)
+            self.add("slots", name, [], f"{value} {unit}")
 
     def run_expectations(self, section, expects):
         def one(expect):

@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #define NOT_FOUND	500	/* CUDA_ERROR_NOT_FOUND */
+#define NO_DEVICE	100	/* CUDA_ERROR_NO_DEVICE */
 
 static int no_driver(void)
 {
@@ -20,7 +21,7 @@ static int no_driver(void)
 	dlerror();
 	errno = ERANGE;
 	for (int i = 0; i < 3; i++)
-		CHECK(init && init(0) == NOT_FOUND, "cuInit without a driver");
+		CHECK(init && init(0) == NO_DEVICE, "cuInit without a driver");
 	CHECK(errno == ERANGE, "errno became %d", errno);
 	CHECK(dlerror() == NULL, "an error of the shim's own look-up is left for the program");
 	return check_result();

@@ -2,7 +2,7 @@
 /*
  * The public header without linking anything: the handshake is what it should be.
  *
- *	handshake none | 0 | 1
+ *	handshake 0 | 1
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +12,9 @@
 
 int main(int argc, char **argv)
 {
-	char found[16] = "none";
+	char found[16];
 
-	if (arena_abi)
-		snprintf(found, sizeof(found), "%d", arena_abi());
+	snprintf(found, sizeof(found), "%d", arena_abi());
 	if (argc > 1 && strcmp(argv[1], found) == 0)
 		return EXIT_SUCCESS;
 	fprintf(stderr, "handshake: %s\n", found);

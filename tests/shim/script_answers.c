@@ -79,6 +79,14 @@ EXPORT CUresult cuStreamQuery(CUstream s)
 	return script.stream_query != CUDA_SUCCESS ? script.stream_query : script.rc;
 }
 
+EXPORT CUresult cuEventQuery(CUevent e)
+{
+	script_calls[HOOK_cuEventQuery]++;
+	if (script.set_errno != 0)
+		errno = script.set_errno;
+	return script.event_query != CUDA_SUCCESS ? script.event_query : script.rc;
+}
+
 /* ---- asked by the shim ---- */
 
 EXPORT CUresult cuCtxGetCurrent(CUcontext *ctx)

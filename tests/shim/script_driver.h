@@ -20,6 +20,7 @@ struct script {
 	CUresult state_rc;	   /* of cuDevicePrimaryCtxGetState */
 	CUresult extent_rc;	   /* of cuMemGetAddressRange */
 	CUresult stream_query;	   /* of cuStreamQuery; CUDA_SUCCESS: script.rc */
+	CUresult event_query;	   /* the same of cuEventQuery */
 	uint64_t capture_id;	   /* of the capture that every stream takes part in; 0: none */
 	CUgraphNodeType node_type; /* of the one node of every graph */
 	uint64_t words[2];	   /* of that node: two pointers, or source and destination */

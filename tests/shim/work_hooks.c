@@ -108,8 +108,15 @@ static CUresult copy_to(const struct entry *e, uint64_t dst)
 	CUDA_MEMCPY3D_BATCH_OP op = {
 		.dst = { .type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = dst },
 	};
+	CUstreamBatchMemOpParams word = {
+		.writeValue = { .operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = dst },
+	};
 	CUdeviceptr dsts[1] = { dst };
 
+	if (is_base_of(e, "cuStreamBatchMemOp"))
+		return e->call(s, 1, &word, 0);
+	if (is_base_of(e, "cuStream"))
+		return e->call(s, dst, 1, 0);
 	if (is_base_of(e, "cuMemcpy3DBatch"))
 		return e->call(1, &op, s, s, s);
 	if (is_base_of(e, "cuMemcpyBatch"))
@@ -134,7 +141,8 @@ static void copies_write(void)
 	for (size_t i = 0; i < ENTRIES; i++) {
 		const struct entry *e = &entries[i];
 
-		if (e->family != FAMILY_COPY || is_base_of(e, "cuMemcpyDtoH"))
+		if (e->family != FAMILY_COPY || is_base_of(e, "cuMemcpyDtoH") ||
+		    is_base_of(e, "cuStreamWait"))
 			continue;
 		r = remap(0x79);
 		script.rc = REFUSED;
@@ -206,7 +214,7 @@ static void capture_end(void)
 
 static bool is_async(const struct entry *e)
 {
-	return strstr(e->symbol, "Async") != NULL;
+	return strstr(e->symbol, "Async") != NULL || is_base_of(e, "cuStream");
 }
 
 /* A captured copy of memory that is gone before the graph is instantiated. */
@@ -290,6 +298,14 @@ static void freed_node_memory(void)
 
 /* ---- synchronisation ---- */
 
+/* By the time of the unmapping, unasked. */
+static bool event_finished;
+
+static void event_finishes(void)
+{
+	event_finished = true;
+}
+
 /* Is a launch - on STREAM, or the thread's default stream - that the driver calls unfinished
  * still in flight when its memory is unmapped? */
 static bool in_flight(void (*synchronise)(void), bool per_thread)
@@ -306,11 +322,13 @@ static bool in_flight(void (*synchronise)(void), bool per_thread)
 		CHECK(cuGraphLaunch_ptsz(exec, NULL) == CUDA_SUCCESS, "launch");
 	else
 		launch(exec);
+	event_finished = false;
 	synchronise();
 	drain();
 	script.stream_query = CUDA_ERROR_NOT_READY;
+	script.event_query = event_finished ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 	cuMemUnmap(p, 4 * MIB);
-	script.stream_query = CUDA_SUCCESS;
+	script.stream_query = script.event_query = CUDA_SUCCESS;
 	is = found("stale-launch", "in-flight");
 	cuGraphExecDestroy(exec);
 	cuMemAddressFree(p, 4 * MIB);
@@ -328,7 +346,9 @@ static void accept(void)
 	script.rc = CUDA_SUCCESS;
 }
 
-#define EVENT ((CUevent)0x7500)
+#define EVENT  ((CUevent)0x7500)
+#define OTHER  ((CUevent)0x7600)
+#define SECOND ((CUstream)0x5100)
 /* clang-format off */
 #define WAYS(X)                                                                               \
 	X(cuStreamSynchronize(STREAM))                                                        \
@@ -341,11 +361,26 @@ static void accept(void)
 	X(cuEventRecord_ptsz(EVENT, STREAM), cuEventQuery(EVENT))                             \
 	X(cuEventRecordWithFlags(EVENT, STREAM, 0), cuEventQuery(EVENT))                      \
 	X(cuEventRecordWithFlags_ptsz(EVENT, STREAM, 0), cuEventSynchronize(EVENT))           \
+	X(cuEventRecord(EVENT, STREAM), cuStreamWaitEvent(SECOND, EVENT, 0),                  \
+	  cuStreamSynchronize(SECOND))                                                        \
+	X(cuEventRecord(EVENT, STREAM), cuStreamWaitEvent_ptsz(NULL, EVENT, 0),               \
+	  cuStreamQuery_ptsz(NULL))                                                           \
+	X(cuEventRecord(EVENT, STREAM), cuStreamWaitEvent(SECOND, EVENT, 0),                  \
+	  cuEventRecord(OTHER, SECOND), cuEventQuery(OTHER))                                  \
+	X(cuEventRecord(EVENT, STREAM), event_finishes())                                     \
 	X(cuStreamDestroy(STREAM))                                                            \
 	X(cuStreamDestroy_v2(STREAM))
 #define NO_WAYS(X)                                                                            \
 	X((void)0)                                                                            \
-	X(cuStreamSynchronize((CUstream)0x5100))                                              \
+	X(cuStreamSynchronize(SECOND))                                                        \
+	X(cuEventRecord(EVENT, SECOND), cuEventQuery(EVENT))                                  \
+	X(cuEventRecord(EVENT, SECOND), event_finishes())                                     \
+	X(cuEventRecord(EVENT, STREAM), cuStreamWaitEvent(SECOND, EVENT, 0))                  \
+	X(cuEventRecord(EVENT, STREAM), cuStreamSynchronize(SECOND))                          \
+	X(cuEventRecord(EVENT, STREAM), refuse(), cuStreamWaitEvent(SECOND, EVENT, 0),        \
+	  accept(), cuStreamSynchronize(SECOND))                                              \
+	X(cuEventRecord(EVENT, STREAM), refuse(), cuStreamWaitEvent_ptsz(NULL, EVENT, 0),     \
+	  accept(), cuStreamSynchronize_ptsz(NULL))                                           \
 	X(cuEventRecord(EVENT, STREAM), cuEventDestroy(EVENT), cuEventSynchronize(EVENT))     \
 	X(cuEventRecord(EVENT, STREAM), cuEventDestroy_v2(EVENT), cuEventQuery(EVENT))        \
 	X(refuse(), cuStreamQuery(STREAM), accept())                                          \

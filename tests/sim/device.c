@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const unsigned sim_version;
-
 static const uint64_t total_bytes = 80ull << 30;
 
 static bool bad(CUdevice dev)

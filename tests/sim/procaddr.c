@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-extern const unsigned sim_version;
-
 /* The newest row of @base up to @version; a per-thread one is preferred if wanted. *known: is the
  * name one of this driver's at all? */
 static const struct row *find(const char *base, unsigned version, bool per_thread, bool *known)

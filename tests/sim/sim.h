@@ -52,6 +52,10 @@ struct row {
 	void *body;		/* NULL: CUDA_ERROR_NOT_SUPPORTED */
 };
 extern const struct row sim_rows[SIM_ROWS];
+extern const unsigned sim_version;
+
+/* From here on (a guess) a graph that is launched into a capture becomes a child node. */
+#define SIM_CAPTURES_GRAPHS	14000
 
 /* The bodies. Weak: a row without one resolves to NULL. */
 #define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \

@@ -94,24 +94,21 @@ static void every_launch_becomes_a_node(void)
 	static const CUgraphNodeType want[] = {
 		CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_MEMSET,
 		CU_GRAPH_NODE_TYPE_HOST, CU_GRAPH_NODE_TYPE_MEM_ALLOC, CU_GRAPH_NODE_TYPE_MEM_FREE,
-		CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+		CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
 	};
 	CUdeviceptr a, b, p;
 	CUgraphNode nodes[16];
 	CUgraphNodeType type;
-	CUgraph g, inner;
-	CUgraphExec e;
 	size_t n = 16;
 	int one = 1;
+	CUgraph g;
 
 	test_start();
 	a = device(4096);
 	b = device(4096);
-	CAPTURE(inner, OK(acc(S, a, b)));
-	e = instantiate(inner);
 	CAPTURE(g, OK(set(S, a, 1)); OK(cuMemcpyDtoDAsync(b, a, 4096, S));
 		OK(cuMemsetD8Async(a, 0, 16, S)); OK(cuLaunchHostFunc(S, note, &one));
-		OK(cuMemAllocAsync(&p, 4096, S)); OK(cuMemFreeAsync(p, S)); OK(cuGraphLaunch(e, S));
+		OK(cuMemAllocAsync(&p, 4096, S)); OK(cuMemFreeAsync(p, S));
 		OK(cuStreamWriteValue32(S, a, 1, 0)));
 	OK(cuGraphGetNodes(g, nodes, &n));
 	EQ(n, sizeof(want) / sizeof(*want));
@@ -121,9 +118,47 @@ static void every_launch_becomes_a_node(void)
 	}
 	n = 16;
 	OK(cuGraphGetEdges(g, NULL, NULL, NULL, &n));
-	EQ(n, 7);			/* a chain */
+	EQ(n, 6);			/* a chain */
 	OK(replay(instantiate(g)));
 	EQ(at, 1);
+}
+
+/* Refused, as on a real 13.0; only a driver to come makes a child node. */
+static void a_graph_launch_in_a_capture(void)
+{
+	CUgraphNodeType type;
+	CUgraphNode nodes[2];
+	CUdeviceptr a, b;
+	CUgraph g, inner;
+	CUgraphExec e;
+	size_t n = 2;
+	int version;
+
+	test_start();
+	a = device(4096);
+	b = device(4096);
+	OK(set(S, a, 1));
+	OK(set(S, b, 2));
+	CAPTURE(inner, OK(acc(S, a, b)));
+	e = instantiate(inner);
+	OK(cuDriverGetVersion(&version));
+	if (version < 14000) {
+		OK(cuStreamBeginCapture(S, CU_STREAM_CAPTURE_MODE_RELAXED));
+		EQ(cuGraphLaunch(e, S), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		EQ(cuGraphLaunch(e, S), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		EQ(cuStreamEndCapture(S, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		EQ((uintptr_t)g, 0);
+		OK(replay(e));
+		EQ(first(a), 3);
+		return;
+	}
+	CAPTURE(g, OK(set(S, a, 10)); OK(cuGraphLaunch(e, S)));
+	OK(cuGraphGetNodes(g, nodes, &n));
+	EQ(n, 2);
+	OK(cuGraphNodeGetType(nodes[1], &type));
+	EQ(type, CU_GRAPH_NODE_TYPE_GRAPH);
+	OK(replay(instantiate(g)));
+	EQ(first(a), 12);
 }
 
 static void capture_information(void)
@@ -378,6 +413,7 @@ const struct test tests_capture[] = {
 	  the_legacy_stream_waits_for_blocking_streams, NULL },
 	{ "host functions run in order", host_functions_run_in_order, NULL },
 	{ "every launch becomes a node", every_launch_becomes_a_node, NULL },
+	{ "a graph launch in a capture", a_graph_launch_in_a_capture, NULL },
 	{ "capture information", capture_information, NULL },
 	{ "a query invalidates the capture", a_query_invalidates_the_capture, NULL },
 	{ "unsafe calls by mode", unsafe_calls_by_mode, NULL },

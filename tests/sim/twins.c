@@ -5,8 +5,11 @@
  *
  * A twin stops at its first illegal access, which poisons the process (range.c).
  */
+#include "kernels/image.h"
+#include "kernels/publish.h"
 #include "tests/sim/sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool load(uint64_t addr, void *to, size_t n)
@@ -179,6 +182,26 @@ static void k_cond(const void *args)
 		*value = (unsigned)a->value;
 }
 
+/* The kernels of the shim itself (kernels/): their twins are beside their code. */
+
+static void copy(uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	access_copy(dst, src, bytes);
+}
+
+static void arena_publish(const void *args)
+{
+	const struct arena_publish_args *a = args;
+	struct publish_op *ops = malloc(a->count * sizeof(*ops));
+	const struct publish_grid g = { ops, a->count, a->tiles };
+	uint32_t blocks = (uint32_t)MIN(a->tiles, 7);
+
+	if (load(a->ops, ops, a->count * sizeof(*ops)))
+		for (uint32_t i = 0; i < blocks; i++)
+			publish_twin(&g, i, blocks, copy);
+	free(ops);
+}
+
 #define PARAM(type, field)	{ offsetof(struct type, field), sizeof(((struct type *)0)->field) }
 #define TWIN(kernel, type, n, ...)                                                            \
 	{ #kernel, kernel, n, { __VA_ARGS__ }, sizeof(struct type) }
@@ -198,6 +221,8 @@ const struct twin twins[] = {
 	TWIN(k_struct, by_value, 1, { 0, sizeof(struct by_value) }),
 	TWIN(k_tma, tma_args, 2, PARAM(tma_args, out), PARAM(tma_args, map)),
 	TWIN(k_tmap, two_args, 2, PARAM(two_args, o), PARAM(two_args, p)),
+	TWIN(arena_publish, arena_publish_args, 3, PARAM(arena_publish_args, ops),
+	     PARAM(arena_publish_args, count), PARAM(arena_publish_args, tiles)),
 	TWIN(k_cond, cond_args, 2, PARAM(cond_args, handle), PARAM(cond_args, value)),
 };
 const size_t n_twins = ARRAY_SIZE(twins);

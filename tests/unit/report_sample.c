@@ -4,6 +4,7 @@
  * lists of names that schema.json repeats, one JSON object. Run by check_schema.py.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "report_fixture.h"
 
@@ -46,10 +47,50 @@ static void write_findings(void)
 		}
 		refs[0].now.base = 0;
 		refs[0].name = 0;
+		refs[1].arena = intern("model.layers.3");
+		refs[1].slot = intern("W\"UV");
+		refs[1].slot_base = 0x1000;
 		f.kind = (enum finding_kind)kind;
 		f.refused = kind % 2;
 		report_finding(&f);
 	}
+}
+
+/* Findings about slots, sources and caches, in a comparison and at the end of a reload. */
+static void write_slots(void)
+{
+	struct slot_findings found = { .list = NULL };
+	struct arena_scope *scope;
+	const char *const layers[] = { "model.layers.3" };
+	struct reload_outcome r = { .id = 1, .verdict = RELOAD_FAIL, .why = "by \"hand\"" };
+
+	for (int kind = 0; kind < FINDING_KIND_COUNT; kind++)
+		slot_findings_add(&found, &(struct slot_finding){
+			.kind = (enum finding_kind)kind,
+			.severity = (enum severity)(kind % SEVERITY_COUNT),
+			.path = intern("model.layers.3"),
+			.name = intern("W_UV"),
+			.old_base = kind % 2 ? 0x1000 : 0,
+			.new_base = kind % 3 ? 0x2000 : 0,
+			.old_spec = { .bytes = 64, .ndim = 2, .shape = { 4, 4 }, .dtype = "<f4" },
+			.detail = intern("as a sample"),
+		});
+	slot_findings_normalise(&found);
+	free(report_verify(&found));
+	r.findings = found;
+	r.only_layers = found;
+	scope_copy(&(struct arena_scope){ .struct_bytes = sizeof(struct arena_scope),
+					  .layers_count = 1, .layers = layers, .role = "draft" },
+		   &scope);
+	r.scope = scope;
+	free(report_reload(&r));
+	r.scope = NULL;
+	r.id = 2;
+	free(report_reload(&r));
+	cache_register("prefix", NULL, NULL);
+	free(report_reload(&r));
+	slot_findings_free(&found);
+	scope_free(scope);
 }
 
 int main(int argc, char **argv)
@@ -64,6 +105,7 @@ int main(int argc, char **argv)
 		report_event(&(struct event){ .kind = (enum event_kind)kind, .address = 0x1000,
 					      .size_bytes = 512, .serial = 1, .what = "device",
 					      .stack = 1 });
+	write_slots();
 	report_exit();
 	print_names();
 	return fixture_said_times == 1 ? 0 : 1;

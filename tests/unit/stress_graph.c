@@ -24,6 +24,8 @@
 #define MIB	       ((uint64_t)1 << 20)
 #define BASE(t, p)     ((uint64_t)0x7f0000000000 + ((uint64_t)(t)*PLACES + (p)) * 2 * MIB)
 #define SHARED_BASE(p) ((uint64_t)0x100000000000 + (p)*2 * MIB)
+#define STEADY	       ((uint64_t)0x180000000000)
+#define STEADY_MAPPED  ((uint64_t)0x190000000000)
 #define HANDLE(t, e)   ((uint64_t)(t)*EXECS + (e) + 1)
 #define NODE(t, i)     ((uint64_t)(t)*NODES + (i) + 1)
 
@@ -107,7 +109,7 @@ static void toggle_own(struct worker *w, unsigned p)
 static void toggle_mapping(struct worker *w)
 {
 	uint64_t base = BASE(w->number, PLACES - 1);
-	struct unmap_batch b = { NULL };
+	struct unmap_batch b = { 0 };
 
 	if (w->is_mapped) {
 		ledger_unmap_begin(base, MIB, 0, &b);
@@ -204,6 +206,42 @@ static void build_shared(struct worker *w)
 	}
 }
 
+/* Memory that nobody can free: the driver refuses each time. Its graph is sound all the time. */
+static void build_steady(void)
+{
+	struct word words[] = { { .value = STEADY, .confidence = CONFIDENCE_EXACT },
+				{ .value = STEADY_MAPPED, .confidence = CONFIDENCE_EXACT } };
+	struct node_desc n = { .graph = 1000, .node = 1000, .words = words, .words_count = 2 };
+	struct exec_builder *b = exec_build_begin();
+
+	open_at(RANGE_DEVICE, STEADY);
+	open_at(RANGE_RESERVED, STEADY_MAPPED);
+	ledger_map(&(struct range_desc){
+		.base = STEADY_MAPPED, .size_bytes = MIB, .kind = RANGE_MAPPED });
+	exec_build_node(b, &n);
+	exec_open(HANDLE(THREADS + 2, 0), 0, b);
+}
+
+static void use_steady(struct worker *w)
+{
+	struct unmap_batch b = { 0 };
+
+	switch (below(w, 3)) {
+	case 0:
+		/* NULL: another thread is at it. */
+		ledger_close_end(ledger_close_begin(STEADY, 0), false);
+		break;
+	case 1:
+		ledger_unmap_begin(STEADY_MAPPED, MIB, 0, &b);
+		ledger_unmap_end(&b, false);
+		break;
+	default:
+		if (!guard_launch(HANDLE(THREADS + 2, 0), w->number))
+			fail("thread %u: a launch is refused, as a free was", w->number);
+		guard_launched();
+	}
+}
+
 static void edit(struct worker *w, unsigned e)
 {
 	unsigned i = below(w, NODES), p = below(w, PLACES);
@@ -237,7 +275,7 @@ static void *work(void *arg)
 	for (unsigned i = 0; i < rounds; i++) {
 		unsigned e = below(w, EXECS);
 
-		switch (below(w, 9)) {
+		switch (below(w, 10)) {
 		case 0:
 			toggle_own(w, below(w, PLACES - 1));
 			break;
@@ -257,6 +295,9 @@ static void *work(void *arg)
 			edit(w, e);
 			break;
 		case 6:
+			use_steady(w);
+			break;
+		case 7:
 			if (below(w, 4) == 0) {
 				exec_close_context(w->number + 1);
 				for (e = 0; e < EXECS; e++)
@@ -284,6 +325,7 @@ int main(int argc, char **argv)
 		fail("no memory for the ledger");
 	guard_refuses = true;
 	device.stream_busy = busy;
+	build_steady();
 	for (unsigned t = 0; t < THREADS; t++) {
 		workers[t].number = t;
 		workers[t].seed = seed_next(&seed);

@@ -121,6 +121,13 @@ static void churn_between(struct worker *w)
 			close_at(base[i], true);
 }
 
+static bool marked_soon(const struct exec *e)
+{
+	for (int i = 0; i < 10000 && !load_acquire(&e->mark); i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	return load_acquire(&e->mark) != 0;
+}
+
 /* Several threads pin, hold, judge and free the same ranges: a holder that saw its range live
  * after it was entered as holder is marked by whoever closes the range. */
 static void hold_shared(struct worker *w)
@@ -139,9 +146,8 @@ static void hold_shared(struct worker *w)
 	if (ledger_health(v.owner, v.generation, base) == RANGE_HEALTHY) {
 		for (int i = 0; i < 50; i++)
 			spin_pause();
-		/* Dead and not marked: the closer may still be between its claim and the mark,
-		 * but not once it has settled the range. */
-		if (load_acquire(&v.owner->state) == RANGE_DEAD && !load_acquire(&e->mark))
+		/* Dead and not marked: the closer is on its way from the one to the other. */
+		if (load_acquire(&v.owner->state) == RANGE_DEAD && !marked_soon(e))
 			fail("the range at %#lx died and its holder was not marked", base);
 	}
 	ledger_holders_lock();

@@ -374,6 +374,165 @@ Test(birth, pins_are_returned)
 	cr_assert_eq(chunk_bytes(), 0);
 }
 
+/* What the driver refuses to destroy means what it meant; what is born meanwhile is newer. */
+Test(birth, a_refusal_puts_them_back)
+{
+	struct birth *away;
+
+	for (unsigned i = 1; i <= 4; i++)
+		birth_record(KERNEL(1, i, A));
+	birth_record(KERNEL(2, 5, A));
+	world_alloc(A);
+	away = birth_detach_node(5, birth_detach_node(4, NULL));
+	away = birth_detach_graph(1, away);
+	cr_assert_not(birth_known(1, 1) || birth_known(1, 4) || birth_known(2, 5));
+	birth_record(KERNEL(3, 2, A));
+	birth_attach(away);
+	cr_assert(birth_known(1, 1) && birth_known(1, 3) && birth_known(1, 4) && birth_known(2, 5));
+	cr_assert(birth_known(3, 2));
+	cr_assert_not(birth_known(1, 2));
+	cr_assert_not(has_ref(1, 1, A));
+	cr_assert(has_ref(3, 2, A));
+	birth_forget_graph(1);
+	cr_assert_not(birth_known(1, 1) || birth_known(1, 3) || birth_known(1, 4));
+	cr_assert(birth_known(2, 5));
+	birth_forget_graph(2);
+	birth_forget_graph(3);
+	exec_read_counters(&(struct exec_counters){ 0 });
+	cr_assert_eq(chunk_bytes(), 0);
+}
+
+static struct node_desc *hashed(uint64_t node, const struct word *words, uint32_t count)
+{
+	static struct node_desc n;
+
+	n = (struct node_desc){
+		.graph = 1, .node = node, .words = words, .words_count = count, .hash = 77
+	};
+	return &n;
+}
+
+/* While the bytes are the same, so are the words, whatever can be read out of them now. */
+Test(birth, words_that_cannot_be_read_again_are_those_of_the_birth)
+{
+	struct word w[] = { word_at(0, A), word_at(1, B) };
+	struct node_desc other;
+
+	world_alloc(A);
+	world_alloc(B);
+	birth_record(hashed(1, w, 2));
+	world_exec(1, hashed(1, w, 1));
+	world_exec(2, hashed(1, w, 0));
+	cr_assert_eq(world_counters().refs, 4);
+	cr_assert_eq(holders(range_at(B)), 2);
+	other = *hashed(1, w, 1);
+	other.hash++;
+	world_exec(3, &other);
+	cr_assert_eq(world_counters().refs, 5);
+	cr_assert_eq(holders(range_at(B)), 2);
+}
+
+static bool replicate(uint64_t exec, struct node_desc **nodes, uint32_t count)
+{
+	struct exec_replica r;
+	bool ok = exec_replicate(exec, &r);
+
+	for (uint32_t i = 0; ok && i < count; i++)
+		ok = birth_replicate(&r, nodes[i]);
+	exec_replica_free(&r);
+	return ok;
+}
+
+/* A captured launch means what the exec means, not what its words read now. */
+Test(birth, a_replica_means_what_the_exec_means)
+{
+	struct word w[] = { word_at(0, A), word_at(1, B), word_at(2, C) };
+	struct node_desc n = { .graph = 1, .node = 1, .words = w, .words_count = 2 };
+
+	world_alloc(A);
+	world_exec(1, &n);
+	world_free(A);
+	world_alloc(A);
+	world_alloc(B); /* was a number when the exec was made */
+	n.graph = n.node = 2;
+	cr_assert(replicate(1, (struct node_desc *[]){ &n }, 1));
+	exec_close(1);
+	world_exec(2, &n);
+	cr_assert_eq(world_counters().refs, 2);
+	cr_assert_eq(holders(range_at(A)), 0);
+	cr_assert_eq(holders(range_at(B)), 0);
+	cr_assert_neq(load_relaxed(&exec_find(2)->mark), 0, "it is stale");
+}
+
+Test(birth, a_replica_has_refs_that_cannot_be_read_again)
+{
+	struct word w[] = { word_at(0, A), word_at(1, B) };
+	struct node_desc n = *hashed(1, w, 2);
+
+	world_alloc(A);
+	world_alloc(B);
+	world_exec(1, &n);
+	n.node = 2;
+	n.words_count = 1;
+	cr_assert(replicate(1, (struct node_desc *[]){ &n }, 1));
+	exec_close(1);
+	world_exec(2, &n);
+	cr_assert_eq(holders(range_at(A)), 1);
+	cr_assert_eq(holders(range_at(B)), 1);
+}
+
+Test(birth, a_replica_of_another_shape_is_refused)
+{
+	struct word a = word_at(0, A), b = word_at(0, B);
+	struct node_desc n = *KERNEL(2, 1, A);
+
+	n.words = &a;
+	world_alloc(A);
+	world_exec(1, KERNEL(1, 1, A));
+	cr_assert_not(replicate(2, NULL, 0), "it is not known");
+	cr_assert(replicate(1, (struct node_desc *[]){ &n }, 1));
+	cr_assert_not(replicate(1, (struct node_desc *[]){ &n, &n }, 2));
+	n.words = &b;
+	cr_assert_not(replicate(1, (struct node_desc *[]){ &n }, 1));
+	n.words = &a;
+	n.kind = NODE_MEMSET;
+	cr_assert_not(replicate(1, (struct node_desc *[]){ &n }, 1));
+	n.kind = NODE_KERNEL;
+	n.depth = 1;
+	cr_assert_not(replicate(1, (struct node_desc *[]){ &n }, 1));
+}
+
+/* ---- updates ---- */
+
+static bool update(struct node_desc *first, struct node_desc *second)
+{
+	struct exec_builder *b = exec_build_begin();
+
+	exec_build_node(b, first);
+	exec_build_node(b, second);
+	return exec_update(1, b);
+}
+
+Test(exec, an_update_that_may_pair_otherwise_says_so)
+{
+	struct node_desc x = { .graph = 1, .node = 1 }, y = { .graph = 1, .node = 2, .name = 5 };
+	struct node_desc x2 = x, y2 = y;
+	struct exec_builder *b = exec_build_begin();
+
+	exec_build_node(b, &x);
+	exec_build_node(b, &y);
+	exec_open(1, 1, b);
+	x2.node = 3;
+	y2.node = 4;
+	cr_assert(update(&x2, &y2));
+	cr_assert_not(update(&y2, &x2));
+	cr_assert(update(&y2, &x2), "it is what it is now");
+	cr_assert_not(update(&x2, &y2));
+	exec_set_enabled(1, 1, false);
+	cr_assert_not(update(&x2, &y2));
+	cr_assert(update(&x, &y), "its own template");
+}
+
 /* ---- memory ---- */
 
 Test(exec, budget_per_node)
@@ -457,7 +616,7 @@ Test(map, against_a_plain_array)
 {
 	uint64_t seed = seed_start("map");
 	static void *model[4096];
-	struct map m = { NULL };
+	struct map m = { 0 };
 	uint32_t count = 0;
 
 	cr_assert_null(map_get(&m, 1));

@@ -108,6 +108,35 @@ Test(finding, id_is_the_same_in_every_build)
 	cr_assert_eq(id_of(&r, 1), 0xc8d2defbf18a60d6ull, "%#lx", (unsigned long)id_of(&r, 1));
 }
 
+/* A slot that moved is told by its name; each counts for itself, though they share a range. */
+Test(finding, text_of_slots)
+{
+	struct finding_ref r[] = { kernel_ref("k_a", 1, A), kernel_ref("k_b", 0, A),
+				   kernel_ref("k_c", 2, A) };
+	struct finding f = stale(r, 2);
+
+	for (unsigned i = 0; i < 3; i++) {
+		r[i].reason = STALE_SLOT_MOVED;
+		r[i].arena = intern("model.layers.3");
+		r[i].slot = intern(i ? "W_UK_T" : "W_UV");
+		r[i].slot_base = A + i * 4096;
+		r[i].slot_now = A + (8 + i) * 4096;
+	}
+	cr_assert_str_eq(
+		text_of(&f),
+		"stale-launch: graph exec 3 refers to 2 places that have moved: slot "
+		"model.layers.3/W_UV moved from 0x7f0000000000 to 0x7f0000008000, in "
+		"0x7f0000000000 (64 MiB device, generation 133169152) by kernel k_a param 1 "
+		"(+0); slot model.layers.3/W_UK_T moved from 0x7f0000001000 to 0x7f0000009000, "
+		"in 0x7f0000000000 (64 MiB device, generation 133169152) by kernel k_b param "
+		"0 (+0)");
+	r[2].reason = STALE_FREED;
+	f = stale(&r[1], 2);
+	cr_assert(strstr(text_of(&f), "refers to 2 places that have moved or are gone: slot "));
+	cr_assert(strstr(text_of(&f), "freed, slot model.layers.3/W_UK_T) by kernel k_c"));
+	cr_assert_neq(id_of(&r[0], 1), id_of(&r[1], 1));
+}
+
 Test(finding, counts)
 {
 	struct finding f = { .kind = FINDING_FREED_WHILE_REFERENCED };

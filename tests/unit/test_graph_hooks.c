@@ -74,7 +74,7 @@ static void note_words(const struct node_desc *n)
 static uint64_t born[64];
 static unsigned born_count;
 
-bool birth_known(uint64_t node)
+bool birth_known(uint64_t graph, uint64_t node)
 {
 	for (unsigned i = 0; i < born_count; i++)
 		if (born[i] == node)
@@ -95,14 +95,56 @@ void birth_copy(uint64_t from_graph, uint64_t from_node, uint64_t to_graph, uint
 	note("copy %lx->%lx; ", from_node, to_node);
 }
 
-void birth_forget_node(uint64_t graph, uint64_t node)
+struct birth *birth_detach_node(uint64_t node, struct birth *list)
 {
 	note("forget node %lx; ", node);
+	return list;
 }
 
-void birth_forget_graph(uint64_t graph)
+struct birth *birth_detach_graph(uint64_t graph, struct birth *list)
 {
 	note("forget %lx; ", graph);
+	return list;
+}
+
+void birth_attach(struct birth *list)
+{
+	note("back; ");
+}
+
+void birth_drop(struct birth *list)
+{
+}
+
+static bool unknown, other_shape; /* the exec that is captured */
+
+bool exec_replicate(uint64_t handle, struct exec_replica *out)
+{
+	return !unknown;
+}
+
+bool birth_replicate(struct exec_replica *r, const struct node_desc *n)
+{
+	if (other_shape)
+		return false;
+	note("inherit %lx/%lx", n->graph, n->node);
+	note_words(n);
+	return true;
+}
+
+void exec_replica_free(struct exec_replica *r)
+{
+}
+
+/* Memory in pieces of 4 KiB, from A on. */
+static uint64_t pieces_end;
+
+bool ledger_find(uint64_t addr, struct range_view *out)
+{
+	if (addr < UINT64_C(0x7f0000001000) || addr >= pieces_end)
+		return false;
+	*out = (struct range_view){ .base = addr & ~UINT64_C(0xfff), .size_bytes = 0x1000 };
+	return true;
 }
 
 struct exec_builder {
@@ -129,6 +171,11 @@ void exec_build_owns(struct exec_builder *b, uint64_t base)
 	note("owns %lx; ", base);
 }
 
+void exec_build_frees(struct exec_builder *b, uint64_t base)
+{
+	note("frees %lx; ", base);
+}
+
 void exec_open(uint64_t handle, uint64_t context, struct exec_builder *b)
 {
 	cr_assert_eq(b, &the_builder);
@@ -140,9 +187,12 @@ void exec_close(uint64_t handle)
 	note("close %lx; ", handle);
 }
 
-void exec_update(uint64_t handle, struct exec_builder *b)
+static bool unpaired;
+
+bool exec_update(uint64_t handle, struct exec_builder *b)
 {
 	note("update %lx; ", handle);
+	return !unpaired;
 }
 
 void exec_set_node(uint64_t handle, const struct node_desc *n)
@@ -167,12 +217,22 @@ struct exec *exec_find(uint64_t handle)
 
 	store_relaxed(&e.mark, stale ? 1 : 0);
 	note("judge %lx; ", handle);
-	return &e;
+	return unknown ? NULL : &e;
 }
 
 bool guard_launch_slow(struct exec *e, uint64_t stream, uint32_t stack)
 {
 	return !guard_refuses;
+}
+
+uint64_t sync_thread_key(void)
+{
+	return 0x7000;
+}
+
+bool guard_launch_unknown(uint64_t handle)
+{
+	return true;
 }
 
 /* ---- the driver ---- */
@@ -283,6 +343,24 @@ static CUresult driver_alloc(CUgraphNode n, CUDA_MEM_ALLOC_NODE_PARAMS *p)
 	return CUDA_SUCCESS;
 }
 
+static CUresult driver_fill(CUgraphNode n, CUDA_MEMSET_NODE_PARAMS *p)
+{
+	const CUDA_MEMSET_NODE_PARAMS_v2 *from = &node_at(n)->memset;
+
+	*p = (CUDA_MEMSET_NODE_PARAMS){ .dst = from->dst,
+					.pitch = from->pitch,
+					.elementSize = from->elementSize,
+					.width = from->width,
+					.height = from->height };
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_free(CUgraphNode n, CUdeviceptr *dptr)
+{
+	*dptr = node_at(n)->free.dptr;
+	return CUDA_SUCCESS;
+}
+
 static CUresult driver_inner(CUgraphNode n, CUgraph *g)
 {
 	*g = node_at(n)->graph.graph;
@@ -386,6 +464,12 @@ static CUresult driver_exec_kernel(CUgraphExec e, CUgraphNode n, const CUDA_KERN
 	return answer;
 }
 
+static CUresult driver_exec_fill(CUgraphExec e, CUgraphNode n, const CUDA_MEMSET_NODE_PARAMS *p,
+				 CUcontext context)
+{
+	return answer;
+}
+
 static CUresult driver_exec_child(CUgraphExec e, CUgraphNode n, CUgraph g)
 {
 	return answer;
@@ -432,6 +516,12 @@ static CUresult driver_destroy(CUgraph g)
 	return answer;
 }
 
+static CUresult driver_destroy_node(CUgraphNode n)
+{
+	note("DESTROY; ");
+	return answer;
+}
+
 struct real_driver real = {
 	.cuCtxGetCurrent = driver_context,
 	.cuFuncGetName = driver_name,
@@ -441,16 +531,20 @@ struct real_driver real = {
 	.cuGraphChildGraphNodeGetGraph = driver_inner,
 	.cuGraphClone = driver_clone,
 	.cuGraphDestroy = driver_destroy,
+	.cuGraphDestroyNode = driver_destroy_node,
 	.cuGraphExecChildGraphNodeSetParams = driver_exec_child,
 	.cuGraphExecDestroy = driver_exec_destroy,
 	.cuGraphExecKernelNodeSetParams_v2 = driver_exec_kernel,
+	.cuGraphExecMemsetNodeSetParams = driver_exec_fill,
 	.cuGraphExecUpdate_v2 = driver_exec_update,
 	.cuGraphGetNodes = driver_nodes,
 	.cuGraphInstantiateWithFlags = driver_instantiate,
 	.cuGraphKernelNodeGetParams_v2 = driver_kernel,
 	.cuGraphLaunch = driver_graph_launch,
 	.cuGraphMemAllocNodeGetParams = driver_alloc,
+	.cuGraphMemFreeNodeGetParams = driver_free,
 	.cuGraphMemcpyNodeGetParams = driver_copy,
+	.cuGraphMemsetNodeGetParams = driver_fill,
 	.cuGraphNodeFindInClone = driver_in_clone,
 	.cuGraphNodeGetType = driver_type,
 	.cuGraphNodeSetEnabled = driver_enabled,
@@ -593,9 +687,44 @@ Test(capture, a_captured_graph_launch_is_not_judged)
 	trace[0] = '\0';
 	stale = guard_refuses = true;
 	cr_assert_eq(cuGraphLaunch((CUgraphExec)0xe, STREAM), CUDA_SUCCESS);
-	expect("REPLAY; birth 100/100; birth 300/300 7f0000001000; ");
+	expect("REPLAY; birth 100/100; inherit 300/300 7f0000001000; ");
 	cr_assert_eq(nested_get(0x100, 0x100, 0), 0x300);
 	cuStreamEndCapture(STREAM, NULL);
+}
+
+Test(capture, a_captured_exec_that_is_not_known_is_read_and_counted)
+{
+	add_kernel(0x300, A);
+	begin();
+	trace[0] = '\0';
+	unknown = true;
+	cuGraphLaunch((CUgraphExec)0xe, STREAM);
+	expect("REPLAY; birth 100/100; birth 300/300 7f0000001000; ");
+	cr_assert_eq(counted(COVERAGE_UNKNOWN_EXEC), 1);
+}
+
+Test(capture, a_captured_exec_of_another_shape_is_read_and_counted)
+{
+	add_kernel(0x300, A);
+	add_kernel(0x300, B);
+	begin();
+	trace[0] = '\0';
+	other_shape = true;
+	cuGraphLaunch((CUgraphExec)0xe, STREAM);
+	expect("REPLAY; birth 100/100; birth 300/300 7f0000001000; birth 300/301 7f0000002000; ");
+	cr_assert_eq(counted(COVERAGE_UPDATE_PAIRING), 1);
+}
+
+/* The last node of one stream is not the newest of the graph. */
+Test(capture, a_call_that_added_nothing_does_not_read_an_older_node_again)
+{
+	begin();
+	launch(A);
+	launch(B);
+	graphs[1].count = 1;
+	trace[0] = '\0';
+	cr_assert(capture_note(0x50));
+	expect("");
 }
 
 /* ---- templates ---- */
@@ -610,6 +739,19 @@ Test(template, a_child_takes_over_what_its_original_meant)
 	expect("birth 100/100; copy 200->500; ");
 	cuGraphDestroy((CUgraph)0x100);
 	expect("forget 500; forget 100; DESTROY; ");
+}
+
+Test(template, one_that_is_not_destroyed_keeps_what_it_meant)
+{
+	nested_add(0x100, 0x101, 0x500);
+	nested_add(0x100, 0x101, 0x600);
+	answer = CUDA_ERROR_NOT_SUPPORTED;
+	cuGraphDestroy((CUgraph)0x100);
+	expect("forget 500; forget 600; forget 100; DESTROY; back; ");
+	cuGraphDestroyNode((CUgraphNode)0x101);
+	expect("forget 500; forget 600; forget node 101; DESTROY; back; ");
+	cr_assert_eq(nested_get(0x100, 0x101, 0), 0x500);
+	cr_assert_eq(nested_get(0x100, 0x101, 1), 0x600);
 }
 
 Test(template, a_child_of_another_shape_takes_over_nothing)
@@ -727,6 +869,76 @@ Test(exec, copies_have_a_word_for_each_side)
 	};
 	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
 	expect("INSTANTIATE; 0:c100 11200 7f0000001008; open e in c0; ");
+	cr_assert_eq(counted(COVERAGE_NODE_KIND), 0);
+}
+
+Test(exec, a_side_that_is_an_array_is_counted)
+{
+	CUDA_MEMCPY3D *c = &node_at(add(0x100, CU_GRAPH_NODE_TYPE_MEMCPY))->memcpy.copyParams;
+	CUgraphExec e;
+
+	*c = (CUDA_MEMCPY3D){
+		.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = A,
+		.WidthInBytes = 4,
+		.Height = 1,
+		.Depth = 1,
+	};
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	expect("INSTANTIATE; 0:c100 7f0000001000; open e in c0; ");
+	cr_assert_eq(counted(COVERAGE_NODE_KIND), 1);
+}
+
+Test(exec, copies_have_a_word_for_each_piece_that_they_touch)
+{
+	CUDA_MEMCPY3D *c = &node_at(add(0x100, CU_GRAPH_NODE_TYPE_MEMCPY))->memcpy.copyParams;
+	CUgraphExec e;
+
+	pieces_end = A + 0x3000;
+	*c = (CUDA_MEMCPY3D){
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = A + 8,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = (void *)0x11000,
+		.WidthInBytes = 0x2000,
+		.Height = 1,
+		.Depth = 1,
+	};
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	expect("INSTANTIATE; 0:c100 7f0000001008 7f0000002000 7f0000003000 11000; open e in c0; ");
+}
+
+/* What lies between the rows is not touched. */
+Test(exec, fills_have_a_word_for_each_piece_that_a_row_touches)
+{
+	CUDA_MEMSET_NODE_PARAMS_v2 *f = &node_at(add(0x100, CU_GRAPH_NODE_TYPE_MEMSET))->memset;
+	CUgraphExec e;
+
+	pieces_end = A + 0x10000;
+	*f = (CUDA_MEMSET_NODE_PARAMS_v2){
+		.dst = A + 16, .pitch = 0x3000, .elementSize = 4, .width = 4, .height = 3
+	};
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	expect("INSTANTIATE; 0:s100 7f0000001010 7f0000004010 7f0000007010; open e in c0; ");
+	f->height = 1;
+	f->width = 0x3000 / 4;
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	expect("INSTANTIATE; 0:s100 7f0000001010 7f0000002000 7f0000003000 7f0000004000; "
+	       "open e in c0; ");
+}
+
+Test(exec, pieces_beyond_the_limit_are_counted)
+{
+	CUDA_MEMSET_NODE_PARAMS set = { .dst = A, .elementSize = 1, .height = 1 };
+
+	pieces_end = A + 0x100000;
+	set.width = 64 * 0x1000;
+	cuGraphExecMemsetNodeSetParams((CUgraphExec)0xe, (CUgraphNode)0x100, &set, NULL);
+	cr_assert_eq(counted(COVERAGE_EXTENT_CUT), 0);
+	set.width++;
+	cuGraphExecMemsetNodeSetParams((CUgraphExec)0xe, (CUgraphNode)0x100, &set, NULL);
+	cr_assert_eq(counted(COVERAGE_EXTENT_CUT), 1);
 }
 
 Test(exec, memory_of_allocation_nodes_is_the_execs_own)
@@ -739,6 +951,15 @@ Test(exec, memory_of_allocation_nodes_is_the_execs_own)
 	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
 	expect("INSTANTIATE; 0:a100; range graph 7f0000001000+200; owns 7f0000001000; "
 	       "open e in c0; ");
+}
+
+Test(exec, free_nodes_are_told)
+{
+	CUgraphExec e;
+
+	node_at(add(0x100, CU_GRAPH_NODE_TYPE_MEM_FREE))->free.dptr = A;
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, 0);
+	expect("INSTANTIATE; 0:f100; frees 7f0000001000; open e in c0; ");
 }
 
 Test(exec, is_closed_before_it_is_destroyed)
@@ -756,6 +977,11 @@ Test(exec, follows_what_succeeds)
 	add_kernel(0x200, A);
 	cuGraphExecUpdate_v2((CUgraphExec)0xe, (CUgraph)0x200, NULL);
 	expect("0:K200 7f0000001000; update e; ");
+	cr_assert_eq(counted(COVERAGE_UPDATE_PAIRING), 0);
+	unpaired = true;
+	cuGraphExecUpdate_v2((CUgraphExec)0xe, (CUgraph)0x200, NULL);
+	expect("0:K200 7f0000001000; update e; ");
+	cr_assert_eq(counted(COVERAGE_UPDATE_PAIRING), 1);
 	cuGraphExecKernelNodeSetParams_v2((CUgraphExec)0xe, (CUgraphNode)0x100, &p);
 	expect("set e/100 7f0000002000; ");
 	cuGraphExecChildGraphNodeSetParams((CUgraphExec)0xe, (CUgraphNode)0x100, (CUgraph)0x200);
@@ -791,6 +1017,17 @@ Test(launch, a_graph_is_judged_before_the_driver_sees_it)
 	guard_refuses = true;
 	cr_assert_eq(cuGraphLaunch((CUgraphExec)0xe, STREAM), CUDA_ERROR_ILLEGAL_STATE);
 	expect("judge e; ");
+}
+
+Test(launch, of_an_exec_that_is_not_known_is_counted_if_it_was_launched)
+{
+	unknown = true;
+	answer = CUDA_ERROR_INVALID_VALUE;
+	cuGraphLaunch((CUgraphExec)0xe, STREAM);
+	cr_assert_eq(counted(COVERAGE_UNKNOWN_EXEC), 0);
+	answer = CUDA_SUCCESS;
+	cuGraphLaunch((CUgraphExec)0xe, STREAM);
+	cr_assert_eq(counted(COVERAGE_UNKNOWN_EXEC), 1);
 }
 
 Test(launch, writes_what_was_undefined)

@@ -17,15 +17,24 @@ static void forget(uint64_t what)
 	forgotten[forgotten_count++] = what;
 }
 
-void birth_forget_graph(uint64_t graph)
+struct birth *birth_detach_graph(uint64_t graph, struct birth *list)
 {
 	forget(graph);
+	return list;
 }
 
-void birth_forget_node(uint64_t graph, uint64_t node)
+struct birth *birth_detach_node(uint64_t node, struct birth *list)
 {
-	cr_assert_eq(graph, 0);
 	forget(node);
+	return list;
+}
+
+void birth_attach(struct birth *list)
+{
+}
+
+void birth_drop(struct birth *list)
+{
 }
 
 static bool was_forgotten(uint64_t what)
@@ -63,13 +72,33 @@ Test(nested, a_graph_takes_all_inside_it_along)
 
 Test(nested, a_node_takes_its_bodies_along_and_leaves_the_rest)
 {
+	struct nested_gone gone = { .records = NULL };
+
 	nested_add(0x100, 0x1, 0x200);
 	nested_add(0x100, 0x1, 0x201);
 	nested_add(0x100, 0x2, 0x300);
-	nested_forget_node(0x1);
+	nested_detach_node(0x1, &gone);
+	nested_settle(&gone, true);
 	cr_assert(was_forgotten(0x1) && was_forgotten(0x200) && was_forgotten(0x201));
 	cr_assert_not(was_forgotten(0x100) || was_forgotten(0x300));
 	cr_assert_eq(nested_get(0x100, 0x2, 0), 0x300);
+}
+
+Test(nested, a_refusal_puts_all_back_in_order)
+{
+	struct nested_gone gone = { .records = NULL };
+
+	nested_add(0x100, 0x1, 0x200);
+	nested_add(0x100, 0x1, 0x201);
+	nested_add(0x200, 0x2, 0x300);
+	nested_detach_graph(0x100, &gone);
+	cr_assert_eq(nested_get(0x100, 0x1, 0), 0);
+	nested_settle(&gone, false);
+	cr_assert_eq(nested_get(0x100, 0x1, 0), 0x200);
+	cr_assert_eq(nested_get(0x100, 0x1, 1), 0x201);
+	cr_assert_eq(nested_get(0x200, 0x2, 0), 0x300);
+	nested_add(0x100, 0x1, 0x202);
+	cr_assert_eq(nested_get(0x100, 0x1, 2), 0x202);
 }
 
 Test(nested, a_circle_of_reused_handles_ends)

@@ -143,13 +143,14 @@ Test(params, small_integers_and_kernel_addresses_are_no_candidates)
 	cr_assert_eq(out.count, 2);
 }
 
-Test(params, odd_values_are_suspect)
+/* Elements of bf16, fp8 and int8. */
+Test(params, odd_values_are_addresses_like_any_other)
 {
 	call.x |= 1;
 	call.s.p |= 2;
 	params_read(&out, FUNCTION, call.params, NULL);
-	expect_word(0, 0x7f0000001001, 0, 0, CONFIDENCE_SUSPECT);
-	expect_word(1, 0x7f0000002002, 2, 8, CONFIDENCE_SUSPECT);
+	expect_word(0, 0x7f0000001001, 0, 0, CONFIDENCE_EXACT);
+	expect_word(1, 0x7f0000002002, 2, 8, CONFIDENCE_STRUCT);
 }
 
 Test(params, a_struct_that_is_less_aligned_holds_no_pointer)
@@ -368,6 +369,30 @@ Test(params, the_table_of_descriptors_forgets_the_oldest_and_counts)
 	fill_map(map, 0);
 	cr_assert_not(tensormap_find(map, &address));
 	cr_assert_gt(load_relaxed(&coverage[COVERAGE_TENSOR_MAP_EVICTED]), 0);
+}
+
+Test(params, a_parameter_that_may_hold_a_forgotten_descriptor_is_told)
+{
+	uint64_t map[16], hash;
+
+	params_read(&out, FUNCTION, call.params, NULL);
+	cr_assert_eq(out.hash, 0);
+	fill_map(call.map, 1);
+	tensormap_remember(call.map, 0x7f0000005000);
+	params_read(&out, FUNCTION, call.params, NULL);
+	hash = out.hash;
+	cr_assert_neq(hash, 0);
+	cr_assert_not(out.forgotten);
+	for (uint64_t i = 0; i < 20000; i++) {
+		fill_map(map, i << 8);
+		tensormap_remember(map, 0x7f0000000000 + (i << 12));
+	}
+	params_read(&out, FUNCTION, call.params, NULL);
+	cr_assert(out.forgotten);
+	cr_assert_eq(out.hash, hash, "the bytes are the same");
+	call.n++;
+	params_read(&out, FUNCTION, call.params, NULL);
+	cr_assert_neq(out.hash, hash);
 }
 
 Test(params, a_descriptor_that_comes_again_takes_no_second_place)

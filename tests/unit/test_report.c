@@ -312,6 +312,42 @@ Test(report, no_file_still_has_a_verdict)
 	cr_expect_str_eq(fixture_said, "verdict fail: 1 stale-launch");
 }
 
+Test(report, nothing_comes_after_the_exit_line)
+{
+	struct event e = { .kind = EVENT_ALLOC, .what = "device" };
+	json_auto_t *lines = NULL;
+
+	report_exit();
+	cr_expect_eq(fixture_said_times, 0);
+	emit(1);
+	emit(2);
+	report_event(&e);
+	lines = read_lines(path);
+	cr_assert_eq(json_array_size(lines), 2);
+	cr_expect_str_eq(text_of(last_line(lines), "type"), "exit");
+	cr_expect_str_eq(text_of(last_line(lines), "verdict"), "pass");
+	cr_expect_eq(fixture_said_times, 1, "a verdict that is not true any more, said once");
+	cr_expect(strstr(fixture_said, "stale-launch after the exit line"), "%s", fixture_said);
+}
+
+Test(report, the_start_line_can_be_written_at_once)
+{
+	json_auto_t *lines = NULL;
+
+	report_started();
+	report_started();
+	lines = read_lines(path);
+	cr_assert_eq(json_array_size(lines), 1);
+	cr_expect_str_eq(text_of(last_line(lines), "type"), "start");
+}
+
+Test(report, a_percent_sign_at_the_end_is_said)
+{
+	source.path = "/tmp/100%";
+	report_init(&source);
+	cr_expect(strstr(fixture_said, "the % at the end stands for nothing"), "%s", fixture_said);
+}
+
 Test(report, an_unknown_placeholder_is_said)
 {
 	source.path = "/tmp/%q";

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "capture.h"
 #include "reports/name.h"
@@ -194,6 +195,37 @@ Test(sink, a_pipe_that_nobody_reads_is_given_up)
 	cr_expect_eq(told_times, 1);
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+Test(sink, a_reader_who_does_not_read_is_waited_for_once)
+{
+	static char line[1 << 16];
+	uint64_t since = now_ms();
+	int reader;
+
+	memset(line, 'a', sizeof(line) - 1);
+	line[sizeof(line) - 1] = '\n';
+	cr_assert_eq(mkfifo("fifo", 0600), 0);
+	reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	sink_init(&sink, "fifo", warn);
+	cr_expect(sink_write(&sink, line, sizeof(line)), "the pipe takes one");
+	for (int i = 0; i < 100; i++)
+		cr_expect_not(put("2\n"));
+	cr_expect_eq(sink.lost, 100);
+	cr_expect_lt(now_ms() - since, 10 * 200, "not 200 ms for each of 100 lines");
+	cr_assert_eq(read(reader, line, sizeof(line)), sizeof(line));
+	cr_expect(put("3\n"), "it reads again");
+	cr_assert_eq(read(reader, line, sizeof(line)), 2);
+	cr_expect_eq(told_times, 1);
+	close(reader);
+}
+
 /* ---- names ---- */
 
 static const struct identity someone = { .host = "node7", .rank = 3 };
@@ -225,7 +257,7 @@ Test(name, unknown_letters_stay)
 	cr_expect_str_eq(expand("%x-%r-%y", &unknown), "%x-3-%y");
 	cr_expect_eq(unknown, 'x');
 	cr_expect_str_eq(expand("100%", &unknown), "100%");
-	cr_expect_eq(unknown, '%');
+	cr_expect_eq(unknown, '%', "a lone one at the end");
 }
 
 Test(name, too_long_is_refused)

@@ -144,9 +144,12 @@ Test(vmm, unmapping_marks_the_holders_of_the_reservation_and_frees_nothing)
 	ledger_holders_lock();
 	ledger_hold(r, &e);
 	ledger_holders_unlock();
-	unmap(R, 4, true);
+	unmap(R, 4, false);
 	cr_assert_eq(e.mark, 1);
 	cr_assert_eq(told.marks, 1, "once for all mappings of one reservation");
+	memset(&told, 0, sizeof(told));
+	unmap(R, 4, true);
+	cr_assert_eq(told.marks, 1 + 2, "and once more for each that is gone");
 	cr_assert_eq(told.unmapped, 1);
 	cr_assert_eq(told.count, 2);
 	cr_assert_eq(told.stack, 5);
@@ -165,6 +168,27 @@ Test(vmm, the_reservation_object_outlives_its_mappings)
 	cr_assert_not(ledger_find(R, &v), "a mapping whose unmapping was not seen");
 	cr_assert_eq(m->generation, 0);
 	cr_assert_eq(r->generation, 0);
+}
+
+Test(vmm, what_is_being_unmapped_is_there_until_the_driver_did_it)
+{
+	struct range *r = reserve(R, 4);
+	struct unmap_batch b = { 0 };
+	struct range_view v;
+
+	map(R, 2);
+	v = pinned(R);
+	ledger_unmap_begin(R, 2 * PAGE, 0, &b);
+	cr_assert_not(ledger_find(R, &v));
+	cr_assert_eq(ledger_health(r, v.generation, R + PAGE), RANGE_HEALTHY);
+	cr_assert_eq(ledger_health(r, v.generation, R + 2 * PAGE), RANGE_IS_UNMAPPED);
+	ledger_unmap_end(&b, false);
+	cr_assert_eq(ledger_health(r, v.generation, R), RANGE_HEALTHY);
+	ledger_unmap_begin(R, 2 * PAGE, 0, &b);
+	ledger_unmap_end(&b, true);
+	cr_assert_eq(ledger_health(r, v.generation, R), RANGE_IS_UNMAPPED);
+	ledger_close_begin(R, 0);
+	cr_assert_eq(ledger_health(r, v.generation, R), RANGE_IS_UNMAPPED);
 }
 
 Test(vmm, an_unknown_reservation_is_made_up)

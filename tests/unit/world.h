@@ -66,7 +66,7 @@ static inline void world_map(uint64_t base, uint64_t size_bytes)
 
 static inline void world_unmap(uint64_t base, uint64_t size_bytes)
 {
-	struct unmap_batch b = { NULL };
+	struct unmap_batch b = { 0 };
 
 	ledger_unmap_begin(base, size_bytes, 0, &b);
 	ledger_unmap_end(&b, true);

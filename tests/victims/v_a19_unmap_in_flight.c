@@ -66,4 +66,39 @@ static void asleep(void)
 	replay("E", e);
 }
 
-VICTIM({ "racing", racing }, { "drained", drained }, { "waited", waited }, { "asleep", asleep });
+/* The drain went through a second stream, and the first one is busy with something else again. */
+static void relayed(void)
+{
+	CUdeviceptr other = dev_alloc("other", BIG);
+	CUgraphExec e = start(), busy;
+	CUstream second;
+	CUevent done;
+
+	CAPTURE_EXEC(busy, run_spin(other, 10 * LONG_RUN));
+	CK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+	CK(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+	launch_only("E", e);
+	CK(cuEventRecord(done, S));
+	launch_only("BUSY", busy);
+	CK(cuStreamWaitEvent(second, done, 0));
+	CK(cuStreamSynchronize(second));
+	vmm_unmap(r, BIG);
+}
+
+/* An event of a stream that has nothing to do with it. */
+static void bystander(void)
+{
+	CUgraphExec e = start();
+	CUstream second;
+	CUevent done;
+
+	CK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+	CK(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+	launch_only("E", e);
+	CK(cuEventRecord(done, second));
+	CK(cuEventSynchronize(done));
+	cuMemUnmap(r, BIG);
+}
+
+VICTIM({ "racing", racing }, { "drained", drained }, { "waited", waited }, { "asleep", asleep },
+       { "relayed", relayed }, { "bystander", bystander });

@@ -79,6 +79,30 @@ static void repaired(void)
 	MUST(peek(out) == 2);
 }
 
+/* Equal kernels in another order while one of them is disabled: which is it now? */
+static void reordered(void)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUgraph mine, other;
+	CUgraphNode second;
+	CUgraphExec x;
+
+	start();
+	CK(cuGraphExecDestroy(e));
+	CK(cuGraphCreate(&mine, 0));
+	second = add_acc(mine, add_acc(mine, NULL, out, a), out, b);
+	x = instantiate(mine);
+	CK(cuGraphNodeSetEnabled(x, second, 0));
+	CK(cuGraphExecUpdate(x, mine, &info));
+	replay("X", x);
+	CK(cuGraphCreate(&other, 0));
+	second = add_acc(other, NULL, out, b);
+	CK(cuGraphAddDependencies(other, (CUgraphNode[]){ add_acc(other, NULL, out, a) }, &second,
+				  NULL, 1));
+	CK(cuGraphExecUpdate(x, other, &info));
+	replay("X", x);
+}
+
 /* New source and destination of a memcpy node, new destination of a memset node. */
 static void copies(void)
 {
@@ -118,4 +142,5 @@ static void copies(void)
 	MUST(peek(d) == 4);
 }
 
-VICTIM({ "failed", failed }, { "repaired", repaired }, { "copies", copies });
+VICTIM({ "failed", failed }, { "repaired", repaired }, { "copies", copies },
+       { "reordered", reordered });

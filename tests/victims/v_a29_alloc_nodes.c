@@ -55,4 +55,38 @@ static void outlives(void)
 	MUST(peek(out) == 3);
 }
 
-VICTIM({ "nodes", nodes }, { "outlives", outlives });
+/* Allocated by one graph, used by a second, freed by a third. */
+static void passed_on(void)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { CU_MEM_LOCATION_TYPE_DEVICE, victim_device } },
+		.bytesize = BIG,
+	};
+	CUgraphExec a, b, c;
+	CUgraph g[3];
+	CUgraphNode n;
+
+	out = dev_alloc("out", BIG);
+	poke(out, 0);
+	for (int i = 0; i < 3; i++)
+		CK(cuGraphCreate(&g[i], 0));
+	CK(cuGraphAddMemAllocNode(&n, g[0], NULL, 0, &p));
+	name_range("p", p.dptr, BIG);
+	a = instantiate(g[0]);
+	add_acc(g[1], NULL, out, p.dptr);
+	b = instantiate(g[1]);
+	CK(cuGraphAddMemFreeNode(&n, g[2], NULL, 0, p.dptr));
+	c = instantiate(g[2]);
+	for (int i = 0; i < 3; i++) {
+		replay("A", a);
+		replay("B", b);
+		replay("C", c);
+	}
+	victim_only_harmless(false);
+	replay("B", b);
+	replay("A", a);
+	replay("B", b);
+}
+
+VICTIM({ "nodes", nodes }, { "outlives", outlives }, { "passed-on", passed_on });

@@ -83,7 +83,7 @@ static void replaced(void)
 	MUST(peek(out) == 2);
 }
 
-/* A graph launched into a capturing stream becomes a child node. */
+/* A graph launched into a capturing stream becomes a child node, on a driver to come. */
 static void captured(void)
 {
 	CUgraphExec inner, outer;
@@ -91,11 +91,7 @@ static void captured(void)
 
 	start();
 	CAPTURE_EXEC(inner, run_acc(out, a));
-	CK(cuStreamBeginCapture(S, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	run_acc(out, b);
-	if (cuGraphLaunch(inner, S))
-		victim_skip("this driver captures no graph launch");
-	CK(cuStreamEndCapture(S, &g));
+	CAPTURE(g, run_acc(out, b); launch_captured(inner));
 	outer = instantiate(g);
 	replay("outer", outer);
 	MUST(peek(out) == 3);
@@ -106,5 +102,40 @@ static void captured(void)
 	MUST(peek(out) == 3);
 }
 
-VICTIM({ "nested", nested }, { "early", early }, { "replaced", replaced },
-       { "captured", captured });
+/* The exec is stale when it is launched into the capture: the new graph is as stale. */
+static void stale(void)
+{
+	CUgraphExec inner;
+	CUdeviceptr now;
+	CUgraph g;
+
+	start();
+	CAPTURE_EXEC(inner, run_acc(out, a));
+	dev_free(a);
+	now = dev_alloc("a2", BIG);
+	if (now != a)
+		victim_skip("the allocator gave another address");
+	CAPTURE(g, launch_captured(inner));
+	replay("outer", instantiate(g));
+}
+
+/* The same, with nothing at the address any more; what is in order stays so. */
+static void gone(void)
+{
+	CUgraphExec bad, good;
+	CUgraph g;
+
+	start();
+	CAPTURE_EXEC(bad, run_acc(out, a));
+	CAPTURE_EXEC(good, run_acc(out, b));
+	dev_free(a);
+	CAPTURE(g, launch_captured(good));
+	replay("good", instantiate(g));
+	MUST(peek(out) == 2);
+	CAPTURE(g, launch_captured(bad));
+	victim_only_harmless(false);
+	replay("bad", instantiate(g));
+}
+
+VICTIM({ "nested", nested }, { "early", early }, { "replaced", replaced }, { "captured", captured },
+       { "stale", stale }, { "gone", gone });

@@ -97,5 +97,28 @@ static void interior(void)
 	finish(e);
 }
 
+/* A view of elements of one or two bytes need not begin at a word. The kernel's own elements are
+ * ints, so that it is not run. */
+static void odd(void)
+{
+	CUgraphExec e1, e2, e3;
+	CUgraph g1, g2, g3;
+
+	start();
+	struct by_value a = { out, 42, w + 2, N_INTS };
+
+	CAPTURE(g1, run_acc(out, w + 1));
+	CAPTURE(g2, run_acc(out, w + 2));
+	CAPTURE(g3, launch("k_struct", (void *[]){ &a }));
+	e1 = instantiate(g1);
+	e2 = instantiate(g2);
+	e3 = instantiate(g3);
+	dev_free(w);
+	victim_only_harmless(false);
+	replay("E1", e1);
+	replay("E2", e2);
+	replay("E3", e3);
+}
+
 VICTIM({ "struct", in_struct }, { "packed", packed }, { "extended", extended },
-       { "interior", interior });
+       { "interior", interior }, { "odd", odd });

@@ -74,4 +74,25 @@ static void readdressed(void)
 	replay("E", e);
 }
 
-VICTIM({ "by-value", by_value }, { "readdressed", readdressed });
+/* Many others are encoded between the capture and instantiate, as eager work does. */
+static void among_many(void)
+{
+	CUtensorMap map, other;
+	CUdeviceptr many;
+	CUgraphExec e;
+	CUgraph g;
+
+	start(&map);
+	many = dev_alloc("many", 16 * BIG);
+	CAPTURE(g, run_tma(&map));
+	for (size_t i = 0; i < 8 * BIG / 1024; i++)
+		encode(&other, many + i * 1024);
+	e = instantiate(g);
+	replay("E", e);
+	MUST(peek(out) == 5);
+	dev_free(w);
+	victim_only_harmless(false);
+	replay("E", e);
+}
+
+VICTIM({ "by-value", by_value }, { "readdressed", readdressed }, { "among-many", among_many });

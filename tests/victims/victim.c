@@ -20,9 +20,9 @@ static struct {
 	const char *name;
 	CUfunction function;
 } kernels[] = {
-	{ "k_set", NULL },  { "k_acc", NULL },	{ "k_chase", NULL }, { "k_ticket", NULL },
-	{ "k_spin", NULL }, { "k_seed", NULL }, { "k_range", NULL }, { "k_struct", NULL },
-	{ "k_tma", NULL },  { "k_cond", NULL },
+	{ "k_set", NULL },  { "k_acc", NULL },	{ "k_chase", NULL },   { "k_ticket", NULL },
+	{ "k_spin", NULL }, { "k_seed", NULL }, { "k_range", NULL },   { "k_struct", NULL },
+	{ "k_tma", NULL },  { "k_cond", NULL }, { "k_bounded", NULL }, { "k_copy", NULL },
 };
 #define KERNEL_COUNT (sizeof(kernels) / sizeof(kernels[0]))
 
@@ -184,6 +184,11 @@ void launch(const char *kernel, void **args)
 	CK(cuLaunchKernel(victim_kernel(kernel), 4, 1, 1, 256, 1, 1, 0, S, args, NULL));
 }
 
+void launch_single(const char *kernel, void **args)
+{
+	CK(cuLaunchKernel(victim_kernel(kernel), 1, 1, 1, 1, 1, 1, 0, S, args, NULL));
+}
+
 void settle(void)
 {
 	CK(cuStreamSynchronize(S));
@@ -270,6 +275,15 @@ int replay(const char *name, CUgraphExec e)
 		r = done;
 	printf("launch %s %d\n", name, r);
 	return r;
+}
+
+void launch_captured(CUgraphExec e)
+{
+	CUresult r = cuGraphLaunch(e, S);
+
+	if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		victim_skip("this driver does not capture graph launches");
+	CK(r);
 }
 
 /* ---- start ---- */

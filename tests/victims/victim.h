@@ -66,6 +66,7 @@ void vmm_address_free(CUdeviceptr at, size_t bytes);
 CUmodule victim_module(void); /* one more copy of the kernels and their globals */
 CUfunction victim_kernel(const char *name);
 void launch(const char *kernel, void **args);
+void launch_single(const char *kernel, void **args); /* one thread */
 void settle(void);	 /* wait for the thread's stream */
 int peek(CUdeviceptr p); /* first int, synchronous */
 void poke(CUdeviceptr p, int v);
@@ -83,6 +84,21 @@ static inline void run_acc(CUdeviceptr d, CUdeviceptr s)
 	size_t n = N_INTS;
 
 	launch("k_acc", (void *[]){ &d, &s, &n });
+}
+
+static inline void run_copy(CUdeviceptr d, CUdeviceptr s, size_t n)
+{
+	launch("k_copy", (void *[]){ &d, &s, &n });
+}
+
+static inline void run_bounded(CUdeviceptr o, CUdeviceptr n)
+{
+	launch("k_bounded", (void *[]){ &o, &n });
+}
+
+static inline void run_ticket(CUdeviceptr counter, CUdeviceptr o)
+{
+	launch_single("k_ticket", (void *[]){ &counter, &o });
 }
 
 static inline void run_chase(CUdeviceptr o, CUdeviceptr pp)
@@ -127,5 +143,6 @@ CUgraphNode only_node(CUgraph g); /* of a graph that has one */
 CUgraphNode add_acc(CUgraph g, CUgraphNode after, CUdeviceptr d, CUdeviceptr s);
 int launch_only(const char *name, CUgraphExec e); /* launch and print, do not wait */
 int replay(const char *name, CUgraphExec e);	  /* launch, wait and print */
+void launch_captured(CUgraphExec e); /* into the capture of S; skip where drivers refuse it */
 
 #endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Publications on the simulated driver, through the public interface. Argument: the scene.
+ *
+ *	commit		sizes that fit nothing; a thread without a context
+ *	captures	while another thread captures; on a stream that captures
+ *	fault		with SIM_FAIL: a commit that fails leaves every byte old, one that works
+ *makes every byte new half		with SIM_FAIL and no kernel: it is said that a layer is
+ *mixed
+ */
+#include <cuda.h>
+#include <pthread.h>
+#include <stdint.h>
+
+#include "arena/arena.h"
+#include "tests/shim/check.h"
+
+#define SLOTS	 3
+#define OK(call) CHECK((call) == CUDA_SUCCESS, "driver")
+
+static const uint64_t sizes[SLOTS] = { 1, 5000, 3 * 16384 + 7 };
+static struct arena *layer;
+static CUdeviceptr source;
+static void *live[SLOTS];
+static CUstream stream;
+
+static const char *message(void)
+{
+	static char text[512];
+
+	arena_last_message(text, sizeof(text));
+	return text;
+}
+
+static struct arena_spec spec_of(int i)
+{
+	struct arena_spec s = ARENA_SPEC_INIT;
+
+	s.bytes = sizes[i];
+	return s;
+}
+
+static int put(int i, enum arena_publish how, CUstream s)
+{
+	static const char *const names[] = { "one", "two", "three" };
+	struct arena_spec spec = spec_of(i);
+
+	return arena_put(layer, names[i], &spec, (void *)(source + 100), how, &live[i], s);
+}
+
+/* Stage @value everywhere, and commit. @return the first error. */
+static int reload(int value, uint64_t *id)
+{
+	int err = arena_reload_begin(NULL, id);
+
+	OK(cuMemsetD8(source, (unsigned char)value, 1 << 17));
+	for (int i = 0; i < SLOTS && !err; i++)
+		err = put(i, ARENA_STAGED, stream);
+	return err ? err : arena_layer_commit(layer, stream);
+}
+
+static void finish(uint64_t id)
+{
+	char *json = NULL;
+
+	CHECK(arena_reload_end(id, &json) == 0, "%s", message());
+	arena_free(json);
+}
+
+/* The value of all bytes of all slots, or -1. */
+static int value(void)
+{
+	static unsigned char bytes[1 << 17];
+
+	OK(cuCtxSynchronize());
+	for (int i = 0; i < SLOTS; i++)
+		OK(cuMemcpyDtoH(bytes + (i ? sizes[0] : 0) + (i == 2 ? sizes[1] : 0),
+				(CUdeviceptr)live[i], sizes[i]));
+	for (uint64_t i = 1; i < sizes[0] + sizes[1] + sizes[2]; i++)
+		if (bytes[i] != bytes[0])
+			return -1;
+	return bytes[0];
+}
+
+static void *load_bare(void *arg)
+{
+	CUcontext ctx = NULL;
+	uint64_t id;
+
+	OK(cuMemsetD8(source, 3, 1 << 17) == CUDA_ERROR_INVALID_CONTEXT ? 0 : 1);
+	CHECK(arena_reload_begin(NULL, &id) == 0, "%s", message());
+	for (int i = 0; i < SLOTS; i++)
+		CHECK(put(i, ARENA_STAGED, stream) == 0, "%s", message());
+	CHECK(arena_layer_commit(layer, stream) == 0, "%s", message());
+	finish(id);
+	OK(cuCtxGetCurrent(&ctx));
+	CHECK(ctx == NULL, "the thread has got a context");
+	return NULL;
+}
+
+static void scene_commit(void)
+{
+	pthread_t thread;
+	uint64_t id;
+
+	CHECK(reload(1, &id) == 0, "%s", message());
+	finish(id);
+	CHECK(value() == 1, "%d", value());
+	CHECK(reload(2, &id) == 0, "%s", message());
+	finish(id);
+	CHECK(value() == 2, "%d", value());
+	OK(cuMemsetD8(source, 3, 1 << 17));
+	pthread_create(&thread, NULL, load_bare, NULL);
+	pthread_join(thread, NULL);
+	CHECK(value() == 3, "%d", value());
+	OK(cuMemsetD8(source, 4, 1 << 17));
+	for (int i = 0; i < SLOTS; i++)
+		CHECK(put(i, ARENA_DIRECT, stream) == 0, "%s", message());
+	CHECK(value() == 4, "%d", value());
+}
+
+static pthread_barrier_t turn;
+
+static void *capture(void *arg)
+{
+	CUcontext ctx = arg;
+	CUdeviceptr p;
+	CUgraph graph;
+	CUstream s;
+
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuMemAlloc(&p, 4096));
+	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	OK(cuMemsetD8Async(p, 1, 4096, s));
+	pthread_barrier_wait(&turn);
+	pthread_barrier_wait(&turn);
+	OK(cuMemsetD8Async(p, 2, 4096, s));
+	OK(cuStreamEndCapture(s, &graph));
+	return NULL;
+}
+
+static void scene_captures(void)
+{
+	CUcontext ctx;
+	CUgraph graph;
+	pthread_t thread;
+	uint64_t id;
+
+	CHECK(reload(1, &id) == 0, "%s", message());
+	finish(id);
+	CHECK(value() == 1, "%d", value());
+	OK(cuMemsetD8(source, 2, 1 << 17));
+	OK(cuCtxSynchronize());
+	pthread_barrier_init(&turn, NULL, 2);
+	OK(cuCtxGetCurrent(&ctx));
+	pthread_create(&thread, NULL, capture, ctx);
+	pthread_barrier_wait(&turn);
+	CHECK(arena_reload_begin(NULL, &id) == 0, "%s", message());
+	for (int i = 0; i < SLOTS; i++)
+		CHECK(put(i, ARENA_STAGED, stream) == 0, "%s", message());
+	CHECK(arena_layer_commit(layer, stream) == 0, "%s", message());
+	finish(id);
+	pthread_barrier_wait(&turn);
+	pthread_join(thread, NULL);
+	CHECK(value() == 2, "%d", value());
+
+	OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CHECK(put(0, ARENA_DIRECT, stream) == ARENA_E_BUSY, "%s", message());
+	CHECK(strstr(message(), "being captured") != NULL, "%s", message());
+	OK(cuStreamEndCapture(stream, &graph));
+	CHECK(value() == 2, "%d", value());
+}
+
+static void scene_fault(bool half)
+{
+	uint64_t id = 0;
+	char *json = NULL;
+	int err, now;
+
+	/* Slots that exist, before the faults begin to count. */
+	for (int i = 0; i < SLOTS; i++)
+		if (put(i, ARENA_DIRECT, stream) != 0)
+			exit(EXIT_SUCCESS); /* the fault came first */
+	OK(cuStreamSynchronize(stream));
+	err = reload(1, &id);
+	now = value();
+	if (half) {
+		CHECK(err == ARENA_E_UNSAFE, "%d %s", err, message());
+		CHECK(now == -1, "%d", now);
+	} else if (err) {
+		CHECK(now == 0, "%d, after %d %s", now, err, message());
+	} else {
+		CHECK(now == 1, "%d", now);
+	}
+	if (id != 0)
+		arena_reload_abort(id, "a test", &json);
+	arena_free(json);
+}
+
+int main(int argc, char **argv)
+{
+	const char *scene = argc > 1 ? argv[1] : "commit";
+	CUdevice dev;
+	CUcontext ctx;
+
+	OK(cuInit(0));
+	OK(cuDeviceGet(&dev, 0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, dev));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemAlloc(&source, 1 << 17));
+	OK(cuMemsetD8(source, 0, 1 << 17));
+	CHECK(arena_open("layer", &layer) == 0, "%s", message());
+	if (strcmp(scene, "captures") == 0)
+		scene_captures();
+	else if (strcmp(scene, "fault") == 0 || strcmp(scene, "half") == 0)
+		scene_fault(strcmp(scene, "half") == 0);
+	else
+		scene_commit();
+	return check_result();
+}

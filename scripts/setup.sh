@@ -5,10 +5,10 @@
 # Usage: scripts/setup.sh [--build-only]
 set -euo pipefail
 
-packages=(gcc meson ninja-build pkg-config libjansson-dev python3)
+packages=(gcc meson ninja-build pkg-config libjansson-dev python3 scdoc)
 case "${1:-}" in
 '') packages+=(clang clang-format libclang-rt-dev libcriterion-dev libunwind-dev
-	python3-jsonschema scdoc valgrind binutils) ;;
+	python3-jsonschema valgrind binutils) ;;
 --build-only) ;;
 *)
 	echo "setup: unknown argument '$1': use --build-only or nothing" >&2

@@ -38,8 +38,6 @@ static pthread_mutex_t holders_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 struct index *range_live, *range_reserved;
 struct range_counts range_counts;
-/* Mappings that are closing, and how often one began or ended to: for range_mapping(). */
-static _Atomic uint32_t mappings_closing, mappings_changes;
 _Atomic uint32_t ledger_undefined_count;
 _Thread_local void (*ledger_opened)(const struct range *r)
 	__attribute__((tls_model("initial-exec")));
@@ -217,14 +215,7 @@ bool range_claim(struct range *r)
 	uint8_t live = RANGE_LIVE;
 
 	/* First half of the Dekker pattern with ledger_hold(), see range_mark_holders(). */
-	if (!cas_acq_rel(&r->state, &live, RANGE_CLOSING))
-		return false;
-	/* Before the range leaves its index: who misses it there finds it counted here. */
-	if (r->kind == RANGE_MAPPED) {
-		add_acq_rel(&mappings_closing, 1);
-		add_acq_rel(&mappings_changes, 1);
-	}
-	return true;
+	return cas_acq_rel(&r->state, &live, RANGE_CLOSING);
 }
 
 unsigned range_claim_some(enum range_kind kind, uint64_t context, uint64_t scope,
@@ -250,24 +241,12 @@ void range_leave(struct range *r, uint32_t stack)
 	index_remove(index_for(r), r);
 }
 
-/* In this order: who finds it counted no more finds the change. */
-static void mapping_settled(void)
-{
-	add_acq_rel(&mappings_changes, 1);
-	sub_acq_rel(&mappings_closing, 1);
-}
-
 void range_reopen(struct range *r)
 {
-	bool mapped = r->kind == RANGE_MAPPED; /* without memory for the index, @r is gone */
-
 	counter_bump(&range_counts.refused);
 	store_relaxed(&r->stack_close, 0);
 	store_relaxed(&r->thread_close, 0);
 	go_live(r);
-	/* After: who finds it counted no more finds it in the index again. */
-	if (mapped)
-		mapping_settled();
 }
 
 void range_revive(struct range *r)
@@ -283,8 +262,7 @@ void range_gone(struct range *r, bool tell)
 
 	delist(r);
 	/* Pairs with the loads of state in look-ups and in exec.c. */
-	if (swap_acq_rel(&r->state, RANGE_DEAD) == RANGE_CLOSING && r->kind == RANGE_MAPPED)
-		mapping_settled();
+	store_release(&r->state, RANGE_DEAD);
 	/*
 	 * While it was closing, a launch was judged as if nothing happened, and its mark cleared:
 	 * the driver could still refuse. A judgement is made under the holders lock, and so is the
@@ -336,8 +314,9 @@ again:
 	return generation;
 }
 
-/* In the list of its kind, so not gone: in no index, as the driver is being asked to unmap it. */
-static bool is_closing_at(const struct range *owner, uint64_t addr)
+/* A mapping is in the list of its kind from when the driver made it until the driver undid it; in
+ * the index it is only while nobody asks the driver to. */
+static bool is_mapped_at(const struct range *owner, uint64_t addr)
 {
 	struct kind_list *l = &lists[RANGE_MAPPED];
 	bool found = false;
@@ -352,18 +331,10 @@ static bool is_closing_at(const struct range *owner, uint64_t addr)
 struct range *range_mapping(struct range *owner, uint64_t addr)
 {
 	struct range_view v;
-	uint32_t changes;
 
-	do {
-		/* Pairs with range_claim() and mapping_settled(): unchanged, nothing began or
-		 * ended to close between the two looks. */
-		changes = load_acquire(&mappings_changes);
-		if (ledger_find(addr, &v))
-			return v.owner;
-		if (load_acquire(&mappings_closing) != 0 && is_closing_at(owner, addr))
-			return owner;
-	} while (load_acquire(&mappings_changes) != changes);
-	return NULL;
+	if (ledger_find(addr, &v))
+		return v.owner;
+	return is_mapped_at(owner, addr) ? owner : NULL;
 }
 
 void range_retire(struct index *ix, uint64_t base, uint64_t size_bytes, const struct range *owner)

@@ -54,7 +54,7 @@ void range_gone(struct range *r, bool tell);
 
 /*
  * @brief Who owns what is mapped at @addr? A mapping of the reservation @owner counts until the
- * driver has unmapped it. Slow only while something is being unmapped.
+ * driver has unmapped it. Slow where the index shows nothing.
  * @return NULL: nothing is mapped there.
  */
 struct range *range_mapping(struct range *owner, uint64_t addr);

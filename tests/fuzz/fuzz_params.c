@@ -67,7 +67,6 @@ static void check_word(const struct word *w, const uint8_t *from, size_t from_by
 	uint64_t value;
 
 	check(w->value >= 0x10000 && w->value >> 57 == 0, "not an address");
-	check(!(w->value & 3) || w->confidence == CONFIDENCE_SUSPECT, "odd and sure");
 	check((size_t)w->offset + 8 <= from_bytes, "offset outside");
 	memcpy(&value, from + w->offset, sizeof(value));
 	check(value == w->value || w->value == MAP_ADDRESS, "not what is there");

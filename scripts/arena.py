@@ -469,6 +469,8 @@ class Layer:
             try:
                 made.append(factory())
                 out[0] = id(made[0])
+                with _lock:                     # before other threads can be told the handle
+                    _objects[out[0]] = made[0]
                 return 0
             except BaseException as error:      # must not pass through C; raised again below
                 failed.append(error)
@@ -486,8 +488,6 @@ class Layer:
         if code:
             raise Error(code, _message())
         with _lock:
-            if made:
-                _objects[handle.value] = made[0]
             return _objects.get(handle.value, handle.value)     # else it is a C program's
 
     def commit(self, stream=None):
@@ -604,7 +604,13 @@ class Reload:
         if not self._present:
             return
         try:
-            self._end() if error is None else self._abort(error)
+            if error is None:
+                self._end()
+            elif isinstance(error, Refused):    # a commit found something: nothing broke off
+                with contextlib.suppress(Refused):
+                    self._end()
+            else:
+                self._abort(error)
         finally:
             with _lock:
                 _reloads -= 1
@@ -613,7 +619,8 @@ class Reload:
 
 def reload(layers=None, sources=None, role=None, required=False):
     """A context: everything that is put, received and committed in it is one reload. It ends with
-    the context; an exception aborts it. Raises Refused under ARENA_GATE=strict."""
+    the context; an exception aborts it, but a commit that is Refused only ends it. Raises Refused
+    under ARENA_GATE=strict."""
     if required:
         require()
     return Reload(layers, sources, role)
@@ -649,7 +656,7 @@ def cache(name, flush=None):
         try:
             flush(generation)
             return 0
-        except Exception as error:      # said here: C has no exceptions
+        except BaseException as error:  # said here: C has no exceptions
             warnings.warn(f"flush of cache {name}: {error!r}", RuntimeWarning, stacklevel=2)
             return 1
 

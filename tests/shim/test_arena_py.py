@@ -231,7 +231,27 @@ class Present(unittest.TestCase):
         with self.assertWarnsRegex(RuntimeWarning, "unreachable"), arena.reload() as r:
             pass
         self.assertEqual([f["cache"] for f in r.report["findings"]], ["prefix"])
+
+        def leave(generation):
+            raise SystemExit(3)
+        arena.cache("prefix", leave)
+        with self.assertWarnsRegex(RuntimeWarning, "SystemExit"), arena.reload() as r:
+            pass
+        self.assertEqual([f["cache"] for f in r.report["findings"]], ["prefix"])
         arena.cache("prefix", flushed.append)
+
+    def test_a_refused_commit_breaks_nothing_off(self):
+        a = arena.Layer(self.path())
+        a.put("w", ints(1))
+        with self.assertRaises(arena.Refused):
+            with arena.reload() as r, arena.layer(a.path):
+                r.receive("twice", bytes=4)
+                r.receive("twice", bytes=4)
+                a.put("w", ints(2))
+                a.commit()
+        self.assertFalse(r.report["aborted"])
+        self.assertEqual(r.report["verdict"], "fail")
+        self.assertFalse(arena.status()["unsafe"])
 
     def test_verify(self):
         a = arena.Layer(self.path())

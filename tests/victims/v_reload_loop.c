@@ -68,6 +68,7 @@ static void load_cold(int version)
 	for (size_t i = 0; i < COUNT; i++)
 		cold[version][i] = weight(version, i);
 	CK(cuMemcpyHtoD(memory, cold[version], 4 * COUNT));
+	CK(cuStreamSynchronize(CU_STREAM_LEGACY)); /* as poke() does */
 	for (int l = 0; l < LAYERS; l++)
 		for (int k = 0; k < SLOTS; k++)
 			from[l][k] = memory + 4 * place(l, k);

@@ -211,6 +211,8 @@ void poke(CUdeviceptr p, int v)
 		copy[i] = v;
 	settle();
 	CK(cuMemcpyHtoD(p, copy, sizeof(copy)));
+	/* From pageable memory it returns before the device has all of it. */
+	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
 }
 
 void tell(const char *name, long long value)

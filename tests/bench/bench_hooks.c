@@ -28,7 +28,7 @@
 #define MEMORY_GRAPHS 200u
 
 static CUgraphExec execs[EXECS_MANY];
-static unsigned threads_now;	/* of the batch that runs */
+static unsigned threads_now = 1;	/* of the batch that runs */
 
 static void check(CUresult rc)
 {

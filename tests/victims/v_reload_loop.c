@@ -7,11 +7,11 @@
  * The replaying thread has an exec, a stream and an output of its own. Without the library
  * nothing is told: the slots live on the arenas' memory.
  */
+#include "arena/atomics.h"
 #include "slots.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #define LAYERS	4
@@ -26,8 +26,9 @@ static int *staging;	   /* one layer, pinned */
 static int cold[2][COUNT]; /* outputs of cold loads of A and B */
 
 /* Shared with the replaying thread. */
-static atomic_bool stop;
-static atomic_uint replays, torn;
+/* Counters, and a flag that nothing is ordered by: the threads are joined. */
+static _Atomic bool stop;
+static _Atomic unsigned replays, torn;
 
 /* Every word has its version in its lowest bit, and differs from its neighbours. */
 static int weight(int version, size_t i)
@@ -134,11 +135,11 @@ static void *serve(void *arg)
 	CK(cuMemAlloc(&out, 4 * COUNT));
 	CK(cuMemHostAlloc((void **)&host, 4 * COUNT, 0));
 	capture(&e, out, live);
-	while (!atomic_load(&stop)) {
+	while (!load_relaxed(&stop)) {
 		MUST(run(e, out, host));
 		for (int l = 0; l < LAYERS; l++)
-			atomic_fetch_add(&torn, layer_torn(host, l));
-		atomic_fetch_add(&replays, 1);
+			(void)add_relaxed(&torn, layer_torn(host, l));
+		(void)add_relaxed(&replays, 1);
 	}
 	CK(cuGraphExecDestroy(e));
 	return NULL;
@@ -146,9 +147,9 @@ static void *serve(void *arg)
 
 static void wait_replays(unsigned n)
 {
-	unsigned until = atomic_load(&replays) + n;
+	unsigned until = load_relaxed(&replays) + n;
 
-	while ((int)(atomic_load(&replays) - until) < 0)
+	while ((int)(load_relaxed(&replays) - until) < 0)
 		sched_yield();
 }
 
@@ -176,7 +177,7 @@ static pthread_t start(CUgraphExec *e, CUdeviceptr *out)
 
 static void finish(pthread_t thread)
 {
-	atomic_store(&stop, true);
+	store_relaxed(&stop, true);
 	pthread_join(thread, NULL);
 }
 
@@ -198,7 +199,7 @@ static void under_load(void)
 		MUST(status().storage_bytes == held);
 	}
 	finish(thread);
-	MUST(atomic_load(&torn) == 0);
+	MUST(load_relaxed(&torn) == 0);
 	free(host);
 }
 
@@ -216,7 +217,7 @@ static void control(void)
 	wait_replays(3);
 	finish(thread);
 	reload_abort("R", id, "half a layer was written");
-	MUST(atomic_load(&torn) > 0);
+	MUST(load_relaxed(&torn) > 0);
 }
 
 VICTIM({ "under-load", under_load }, { "control", control });

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All kernels in one module: one image to embed and to load. */
+#include "kernels/argsort.cu"
+#include "kernels/b12x.cu"
+#include "kernels/cutlass_moe.cu"
+#include "kernels/exllama.cu"
+#include "kernels/flashinfer.cu"
+#include "kernels/machete.cu"
+#include "kernels/maintain.cu"
+#include "kernels/marlin.cu"
+#include "kernels/mla.cu"
+#include "kernels/moe.cu"
+#include "kernels/nvfp4.cu"
+#include "kernels/pad.cu"
+#include "kernels/publish.cu"
+#include "kernels/trtllm_fp8.cu"

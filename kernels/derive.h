@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The derivations of kernels.def: their flags, what is known of each, and how their C twins are
+ * called. Shared by the kernels (constants only) and the host. Constant; a twin may run in any
+ * thread.
+ */
+#ifndef KERNELS_DERIVE_H
+#define KERNELS_DERIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of a block; the grid may have any size in x. Each thread takes its share of the work. */
+#define DERIVE_THREADS 256
+
+/* By 0, as a parameter may be that nobody gave, it is a division by 1. */
+#define DERIVE_CEIL(x, y) (((uint64_t)(x) + (y)-1) / ((y) + !(y)))
+#define DERIVE_UP(x, y)	  (DERIVE_CEIL(x, y) * (y))
+
+/* Parameter type: of 2-byte numbers. */
+#define DERIVE_BF16 0
+#define DERIVE_FP16 1
+
+/* arena_marlin_repack. */
+#define MARLIN_AWQ 1 /* q is [K, N / f] in AWQ's order, not [K / f, N] in GPTQ's */
+#define MARLIN_A8  2 /* for 8-bit activations */
+
+/* arena_nvfp4_scales. */
+#define NVFP4_GLOBAL  1 /* one input scale for all experts, the largest */
+#define NVFP4_INVERSE 2 /* the checkpoint has reciprocals (ModelOpt) */
+
+/* arena_trtllm_fp8. */
+#define TRTLLM_GATED 1
+#define TRTLLM_ONE   2 /* a1 and a2 are one number, not one an expert */
+
+/* arena_cutlass_starts. */
+#define CUTLASS_PER_TOKEN   1 /* a's scales: one a row, not one in all */
+#define CUTLASS_PER_CHANNEL 2 /* b's scales: one a column, not one an expert */
+
+/* Keys of arena_moe_*: experts are counted in shared memory. */
+#define MOE_EXPERTS_MAX 1024
+
+#ifndef __CUDACC__
+#define DERIVE_PARAMS_MAX 12
+#define DERIVE_ARGS_MAX	  (8 * DERIVE_PARAMS_MAX) /* bytes */
+
+struct derive_param {
+	const char *name;
+	uint16_t offset, size; /* in struct <name>_args of image.h, bytes */
+};
+
+struct derive_range {
+	const char *name;
+	uint64_t address, bytes; /* bytes == 0: not used */
+	uint16_t offset;	 /* of the parameter that holds the address */
+	bool result;
+};
+
+struct derive {
+	const char *name, *doc;
+	uint32_t params_count;
+	uint32_t args_bytes;
+	struct derive_param params[DERIVE_PARAMS_MAX];
+	/* What it reads and writes with these parameters; into DERIVE_PARAMS_MAX. @return count */
+	uint32_t (*ranges)(const void *args, struct derive_range *out);
+};
+
+/* @brief The rows, in their order. @return NULL: there is no such row. */
+const struct derive *derive_at(size_t i);
+const struct derive *derive_find(const char *name);
+
+/*
+ * @brief The twin of a derivation, by name: same parameters, addresses of the host. Results that
+ * the kernel leaves alone, the twin leaves alone. In objects of its own, so that a program links
+ * the twins only if it asks for one.
+ */
+typedef void (*derive_twin_fn)(const void *args);
+derive_twin_fn derive_twin(const char *name);
+
+/* What a parameter of a twin points at. */
+#define DERIVE_IN(type, address)  ((const type *)(uintptr_t)(address))
+#define DERIVE_OUT(type, address) ((type *)(uintptr_t)(address))
+#endif
+
+#endif

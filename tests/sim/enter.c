@@ -3,7 +3,8 @@
  * What happens around every call: the one lock, and what the call needs. Any thread.
  *
  * Invariant: a body runs under sim_lock and calls other bodies directly, never the exported gates.
- * The lock is recursive only for destructors of user objects, which may ask for an error's name.
+ * The lock is recursive only for destructors of user objects, which may ask for an error's name,
+ * and for a tool (tool.h), which may ask about what it is told.
  */
 #include "tests/sim/sim.h"
 
@@ -34,10 +35,10 @@ static const struct {
 	{ "cuCtxPushCurrent", INIT }, { "cuDevice", INIT }, { "cuDevicePrimaryCtxRetain", HEALTHY },
 	{ "cuDevicePrimaryCtxRe", HEALTHY }, { "cuDeviceGraphMemTrim", HEALTHY },
 	{ "cuDriverGetVersion", NOTHING }, { "cuEventQuery", UNSAFE },
-	{ "cuEventSynchronize", UNSAFE }, { "cuFuncGetName", INIT }, { "cuFuncGetParamInfo", INIT },
+	{ "cuEventSynchronize", UNSAFE }, { "cuFuncGetName", INIT }, { "cuFuncGetParam", INIT },
 	{ "cuGetError", NOTHING }, { "cuGetExportTable", NOTHING },
 	{ "cuGetProcAddress", NOTHING }, { "cuGraph", HEALTHY }, { "cuInit", NOTHING },
-	{ "cuKernelGetName", INIT }, { "cuKernelGetParamInfo", INIT },
+	{ "cuKernelGetName", INIT }, { "cuKernelGetParam", INIT },
 	{ "cuLibrary", HEALTHY }, { "cuMemAddress", HEALTHY },
 	{ "cuMemAlloc", UNSAFE }, { "cuMemAllocAsync", CONTEXT },
 	{ "cuMemAllocFromPoolAsync", CONTEXT }, { "cuMemCreate", HEALTHY },
@@ -115,8 +116,10 @@ bool sim_enter(enum sim_row row, CUresult *rc)
 		pthread_mutex_lock(&sim_lock);
 		tls.per_thread = sim_rows[row].per_thread;
 		*rc = check_need(need_of[row]);
-		if (!*rc)
+		if (!*rc) {
+			tool_tell_call(SIM_TOOL_ENTER, row, *rc);
 			return true;
+		}
 		pthread_mutex_unlock(&sim_lock);
 	}
 	trace_call(row, *rc);
@@ -128,6 +131,7 @@ CUresult sim_leave(enum sim_row row, CUresult rc)
 	/* A call that found the fault reports it. */
 	if (sim_sticky && need_of[row] >= HEALTHY)
 		rc = sim_sticky;
+	tool_tell_call(SIM_TOOL_EXIT, row, rc);
 	pthread_mutex_unlock(&sim_lock);
 	trace_call(row, rc);
 	return rc;

@@ -10,6 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The clone that an exec is made of is real only to a tool; the program is what runs. */
+static void tell_created(struct exec *e, const struct graph *g)
+{
+	if (!tool_listens())
+		return;
+	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_EXEC_CREATE_STARTING, .graph = g });
+	e->clone = graph_clone(g);
+	e->clone->owned = true;
+	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_EXEC_CREATED, .exec = e, .graph = g });
+}
+
+static void tell_updated(const struct exec *e, const struct graph *g)
+{
+	for (size_t i = 0; i < g->n; i++)
+		tool_tell((struct sim_tool_data){
+			.event = SIM_TOOL_NODE_UPDATED, .exec = e, .graph = g, .node = g->node[i],
+			.type = g->node[i]->op->p.type,
+		});
+}
+
 static CUresult instantiate(CUgraphExec *out, CUgraph h, uint64_t flags)
 {
 	struct graph *g = obj_get(h, OBJ_GRAPH);
@@ -31,6 +51,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph h, uint64_t flags)
 	e->graph = g;
 	g->execs++;
 	*out = (CUgraphExec)e;
+	tell_created(e, g);
 	return CUDA_SUCCESS;
 }
 
@@ -66,8 +87,11 @@ CUresult do_cuGraphExecDestroy(CUgraphExec h)
 
 	if (!e)
 		return CUDA_ERROR_INVALID_VALUE;
+	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_EXEC_DESTROY_STARTING, .exec = e });
 	if (e->graph)
 		e->graph->execs--;
+	if (e->clone)
+		graph_delete(e->clone);
 	program_put(e->program);
 	obj_drop(e);
 	return CUDA_SUCCESS;
@@ -156,6 +180,7 @@ static struct graph *graph_of(const struct program *p)
 			n->body[0] = graph_of(s->body[0]);
 			n->op->p.graph.graph = (CUgraph)n->body[0];
 		}
+		tool_tell_node(SIM_TOOL_NODE_CREATED, n);
 		for (size_t d = 0; d < s->n_deps; d++)
 			graph_link(g, g->node[s->deps[d]], n, (CUgraphEdgeData){ 0 });
 	}
@@ -264,6 +289,7 @@ CUresult do_cuGraphExecUpdate_v2(CUgraphExec h, CUgraph graph, CUgraphExecUpdate
 	keep_names(e->program, p);
 	program_put(e->program);
 	e->program = p;
+	tell_updated(e, g);
 	return CUDA_SUCCESS;
 }
 
@@ -309,6 +335,9 @@ static CUresult set(CUgraphExec h, CUgraphNode node, const CUgraphNodeParams *p)
 		return rc;
 	op_put(s->op);
 	s->op = op;
+	tool_tell((struct sim_tool_data){
+		.event = SIM_TOOL_NODE_SET_PARAMS, .exec = e, .node = node, .type = p->type,
+	});
 	return CUDA_SUCCESS;
 }
 
@@ -330,6 +359,10 @@ CUresult do_cuGraphExecChildGraphNodeSetParams(CUgraphExec h, CUgraphNode node, 
 	keep_names(s->body[0], p);
 	program_put(s->body[0]);
 	s->body[0] = p;
+	tool_tell((struct sim_tool_data){
+		.event = SIM_TOOL_NODE_SET_PARAMS, .exec = e, .node = node,
+		.type = CU_GRAPH_NODE_TYPE_GRAPH,
+	});
 	return CUDA_SUCCESS;
 }
 

@@ -82,11 +82,15 @@ void graph_memory_put(uint64_t base)
 
 struct graph *graph_new(void)
 {
-	return obj_new(OBJ_GRAPH, sizeof(struct graph));
+	struct graph *g = obj_new(OBJ_GRAPH, sizeof(*g));
+
+	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_GRAPH_CREATED, .graph = g });
+	return g;
 }
 
 static void node_delete(struct node *n)
 {
+	tool_tell_node(SIM_TOOL_NODE_DESTROY_STARTING, n);
 	if (n->op->p.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		graph_memory_put(n->op->p.alloc.dptr);
 	for (unsigned i = 0; i < n->bodies; i++)
@@ -100,6 +104,7 @@ void graph_delete(struct graph *g)
 {
 	struct exec *e;
 
+	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_GRAPH_DESTROY_STARTING, .graph = g });
 	OBJ_EACH(e, OBJ_EXEC)
 		if (e->graph == g)
 			e->graph = NULL;
@@ -120,6 +125,9 @@ void graph_link(struct graph *g, struct node *from, struct node *to, CUgraphEdge
 		g->edge = realloc(g->edge, g->cap_edges * sizeof(*g->edge));
 	}
 	g->edge[g->n_edges++] = (struct edge){ from, to, data };
+	tool_tell((struct sim_tool_data){
+		.event = SIM_TOOL_EDGE_CREATED, .graph = g, .node = to, .dependency = from,
+	});
 }
 
 struct node *graph_append(struct graph *g, struct op *op)
@@ -321,19 +329,33 @@ CUresult graph_add(struct graph *g, struct op *op, const CUgraphNode *deps, size
 		op_put(op);
 		return rc;
 	}
+	tool_tell((struct sim_tool_data){
+		.event = SIM_TOOL_NODE_CREATE_STARTING, .graph = g, .type = op->p.type,
+	});
 	node = graph_append(g, op);
 	node->body = body;
 	node->bodies = bodies;
+	tool_tell_node(SIM_TOOL_NODE_CREATED, node);
 	for (size_t i = 0; i < n; i++)
 		graph_link(g, (struct node *)deps[i], node, (CUgraphEdgeData){ 0 });
 	*out = node;
 	return CUDA_SUCCESS;
 }
 
+static void tell_cloned(const struct node *from, const struct node *to)
+{
+	tool_tell_node(SIM_TOOL_NODE_CREATED, to);
+	tool_tell((struct sim_tool_data){
+		.event = SIM_TOOL_NODE_CLONED, .graph = to->graph, .node = to,
+		.type = to->op->p.type, .original_graph = from->graph, .original_node = from,
+	});
+}
+
 struct graph *graph_clone(const struct graph *g)
 {
 	struct graph *clone = graph_new();
 
+	clone->mem_nodes = g->mem_nodes;
 	for (size_t i = 0; i < g->n; i++) {
 		struct node *from = g->node[i], *to = graph_append(clone, op_copy(from->op));
 
@@ -348,10 +370,16 @@ struct graph *graph_clone(const struct graph *g)
 			to->op->p.graph.graph = (CUgraph)to->body[0];
 		else if (to->op->p.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
 			to->op->p.conditional.phGraph_out = (CUgraph *)to->body;
+		else if (to->op->p.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+			graph_memory_hold(to->op->p.alloc.dptr);
+		tell_cloned(from, to);
 	}
 	for (size_t i = 0; i < g->n_edges; i++)
 		graph_link(clone, clone->node[g->edge[i].from->index],
 			   clone->node[g->edge[i].to->index], g->edge[i].data);
+	tool_tell((struct sim_tool_data){
+		.event = SIM_TOOL_GRAPH_CLONED, .graph = clone, .original_graph = g,
+	});
 	return clone;
 }
 

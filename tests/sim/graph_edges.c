@@ -153,7 +153,12 @@ CUresult do_cuGraphRemoveDependencies(CUgraph h, const CUgraphNode *from, const 
 		for (size_t k = 0; k < n && !drop; k++)
 			drop = (CUgraphNode)g->edge[i].from == from[k] &&
 			       (CUgraphNode)g->edge[i].to == to[k];
-		if (!drop)
+		if (drop)
+			tool_tell((struct sim_tool_data){
+				.event = SIM_TOOL_EDGE_DESTROY_STARTING, .graph = g,
+				.node = g->edge[i].to, .dependency = g->edge[i].from,
+			});
+		else
 			g->edge[kept++] = g->edge[i];
 	}
 	g->n_edges = kept;

@@ -218,14 +218,16 @@ static struct function *function_of(struct module *m, const struct twin *twin, e
 
 static CUresult find(struct module *m, const char *name, enum obj_type type, void **out)
 {
+	const struct twin *twin;
+
 	if (!m)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!name || !out)
 		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; i < n_twins; i++) {
-		if (strcmp(twins[i].name, name))
+	for (size_t i = 0; (twin = twin_at(i)); i++) {
+		if (strcmp(twin->name, name))
 			continue;
-		*out = function_of(m, &twins[i], type);
+		*out = function_of(m, twin, type);
 		return CUDA_SUCCESS;
 	}
 	return CUDA_ERROR_NOT_FOUND;
@@ -243,7 +245,8 @@ CUresult do_cuLibraryGetKernel(CUkernel *out, CUlibrary h, const char *name)
 
 static CUresult count(struct module *m, unsigned *n)
 {
-	*n = m ? (unsigned)n_twins : 0;
+	for (*n = 0; m && twin_at(*n); ++*n)
+		;
 	return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -261,8 +264,8 @@ CUresult do_cuModuleEnumerateFunctions(CUfunction *out, unsigned int n, CUmodule
 {
 	struct module *m = module_get(h, false);
 
-	for (unsigned i = 0; m && i < MIN(n, n_twins); i++)
-		out[i] = (CUfunction)function_of(m, &twins[i], OBJ_FUNCTION);
+	for (unsigned i = 0; m && i < n && twin_at(i); i++)
+		out[i] = (CUfunction)function_of(m, twin_at(i), OBJ_FUNCTION);
 	return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -270,8 +273,8 @@ CUresult do_cuLibraryEnumerateKernels(CUkernel *out, unsigned int n, CUlibrary h
 {
 	struct module *m = module_get(h, true);
 
-	for (unsigned i = 0; m && i < MIN(n, n_twins); i++)
-		out[i] = (CUkernel)function_of(m, &twins[i], OBJ_KERNEL);
+	for (unsigned i = 0; m && i < n && twin_at(i); i++)
+		out[i] = (CUkernel)function_of(m, twin_at(i), OBJ_KERNEL);
 	return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -334,7 +337,26 @@ CUresult do_cuKernelGetName(const char **name, CUkernel h)
 	return name_of(obj_get(h, OBJ_KERNEL), name);
 }
 
-/* Past the last parameter: CUDA_ERROR_INVALID_VALUE; there is no query for their number. */
+/* There is no query for the number of parameters before CUDA 13.2. */
+static CUresult count_of(const struct function *f, size_t *count)
+{
+	if (!f)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*count = f->twin->n_params;
+	return CUDA_SUCCESS;
+}
+
+CUresult do_cuFuncGetParamCount(CUfunction h, size_t *count)
+{
+	return count_of(obj_get(h, OBJ_FUNCTION), count);
+}
+
+CUresult do_cuKernelGetParamCount(CUkernel h, size_t *count)
+{
+	return count_of(obj_get(h, OBJ_KERNEL), count);
+}
+
+/* Past the last parameter: CUDA_ERROR_INVALID_VALUE. */
 static CUresult param_of(const struct function *f, size_t i, size_t *offset, size_t *size)
 {
 	if (!f)

@@ -17,11 +17,17 @@
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #include <cudaProfiler.h>
+#if CUDA_VERSION < 13020
+CUresult CUDAAPI cuFuncGetParamCount(CUfunction func, size_t *paramCount);
+CUresult CUDAAPI cuKernelGetParamCount(CUkernel kernel, size_t *paramCount);
+#endif
 #pragma GCC visibility pop
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "tests/sim/tool.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b)	((a) < (b) ? (a) : (b))
@@ -74,6 +80,14 @@ bool sim_enter(enum sim_row row, CUresult *rc);	/* false: the body is not run, *
 CUresult sim_leave(enum sim_row row, CUresult rc);
 CUresult fail_check(enum sim_row row);		/* counts the call; the scripted fault or 0 */
 void trace_call(enum sim_row row, CUresult rc);
+extern pthread_mutex_t sim_lock;
+
+/* ---- a tool that listens (tool.c) ---- */
+
+bool tool_listens(void);
+void tool_tell(struct sim_tool_data data);
+void tool_tell_node(enum sim_tool_event event, const struct node *n);
+void tool_tell_call(enum sim_tool_event event, enum sim_row row, CUresult rc);
 
 /* ---- objects (object.c) ---- */
 
@@ -372,6 +386,7 @@ struct exec {
 	uint64_t flags;
 	struct context *ctx;
 	struct graph *graph;	/* only to count live execs; NULL once the template is gone */
+	struct graph *clone;	/* what a tool was told that it is made of; NULL: none listened */
 };
 
 /* ---- code (module.c, twins.c) ---- */
@@ -381,12 +396,21 @@ struct twin {
 	const char *name;
 	void (*run)(const void *args);
 	unsigned n_params;
-	struct twin_param param[4];
+	struct twin_param param[12];
 	size_t bytes;
 };
 extern const struct twin twins[];
 extern const size_t n_twins;
 extern const struct twin *const twin_spin;
+const struct twin *twin_at(size_t i);	/* of those and the derivations; NULL: behind the last */
+/* Between simulated memory and the host's; false: fault. */
+bool twin_load(uint64_t addr, void *to, size_t n);
+bool twin_store(uint64_t addr, const void *from, size_t n);
+/* twins_maintain.c */
+void arena_compare(const void *args);
+void arena_fingerprint(const void *args);
+void arena_scan(const void *args);
+void arena_zero(const void *args);
 
 /* A module, or a library: both offer the twins and the globals. */
 struct module {

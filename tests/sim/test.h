@@ -28,7 +28,7 @@ void test_eq(long long got, long long want, const char *a, const char *b, const 
 #define MIB	(1ull << 20)
 #define N	1024
 
-extern const struct test tests_memory[], tests_graph[], tests_capture[], tests_rows[];
+extern const struct test tests_memory[], tests_graph[], tests_capture[], tests_rows[], tests_tool[];
 
 /* Context on device 0, a non-blocking stream, the kernels. */
 extern CUstream S;

@@ -8,7 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct test *const groups[] = { tests_memory, tests_graph, tests_capture, tests_rows };
+static const struct test *const groups[] = { tests_memory, tests_graph, tests_capture, tests_rows,
+					    tests_tool };
 CUstream S;
 CUmodule module;
 

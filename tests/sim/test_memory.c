@@ -80,6 +80,28 @@ static void past_the_end_poisons(void)
 	EQ(cuStreamSynchronize(S), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+/* A derivation reads and writes what its row says, and nothing behind it. */
+static void derivations_touch_their_ranges(void)
+{
+	CUdeviceptr in, out;
+	uint32_t count = N, fp16 = 1;
+	void *args[] = { &in, &out, &count, &fp16 };
+	uint16_t half[2 * N] = { 0x3c00 };
+	float f32;
+
+	test_start();
+	in = device(2 * N);
+	out = device(4 * N);
+	OK(cuMemcpyHtoD(in, half, 2 * N));
+	OK(run(S, "arena_sinks_f32", args));
+	OK(cuStreamSynchronize(S));
+	OK(cuMemcpyDtoH(&f32, out, 4));
+	IS(f32 == 1);
+	count = N + 1;
+	OK(run(S, "arena_sinks_f32", args));
+	EQ(cuStreamSynchronize(S), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 static void host_cannot_touch_device_memory(void)
 {
 	volatile int *p;
@@ -489,6 +511,7 @@ const struct test tests_memory[] = {
 	{ "bad frees", bad_frees, NULL },
 	{ "stale access poisons the process", stale_access_poisons, NULL },
 	{ "past the end poisons the process", past_the_end_poisons, NULL },
+	{ "derivations touch their ranges", derivations_touch_their_ranges, NULL },
 	{ "host cannot touch device memory", host_cannot_touch_device_memory, NULL },
 	{ "a free waits for the work", a_free_waits_for_the_work, NULL },
 	{ "managed, pitched and pinned memory", managed_pitched_and_pinned, NULL },

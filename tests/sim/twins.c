@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool load(uint64_t addr, void *to, size_t n)
+bool twin_load(uint64_t addr, void *to, size_t n)
 {
 	while (n) {
 		size_t len = n;
@@ -28,7 +28,7 @@ static bool load(uint64_t addr, void *to, size_t n)
 	return true;
 }
 
-static bool store(uint64_t addr, const void *from, size_t n)
+bool twin_store(uint64_t addr, const void *from, size_t n)
 {
 	while (n) {
 		size_t len = n;
@@ -46,7 +46,7 @@ static bool store(uint64_t addr, const void *from, size_t n)
 
 static bool store_int(uint64_t addr, int v)
 {
-	return store(addr, &v, sizeof(v));
+	return twin_store(addr, &v, sizeof(v));
 }
 
 struct set_args { uint64_t p; int v; size_t n; };
@@ -66,7 +66,7 @@ static void k_acc(const void *args)
 	int d, s;
 
 	for (size_t i = 0; i < a->n; i++)
-		if (!load(a->s + 4 * i, &s, 4) || !load(a->d + 4 * i, &d, 4) ||
+		if (!twin_load(a->s + 4 * i, &s, 4) || !twin_load(a->d + 4 * i, &d, 4) ||
 		    !store_int(a->d + 4 * i, (int)((unsigned)d + (unsigned)s)))
 			return;
 }
@@ -85,7 +85,7 @@ static void k_chase(const void *args)
 	uint64_t inner;
 	int v;
 
-	if (load(a->p, &inner, sizeof(inner)) && load(inner, &v, sizeof(v)))
+	if (twin_load(a->p, &inner, sizeof(inner)) && twin_load(inner, &v, sizeof(v)))
 		store_int(a->o, v);
 }
 
@@ -94,7 +94,7 @@ static void k_bounded(const void *args)
 	const struct two_args *a = args;
 	int n;
 
-	if (load(a->p, &n, sizeof(n)))
+	if (twin_load(a->p, &n, sizeof(n)))
 		store_int(a->o, MAX(0, MIN(n, 1000000)));
 }
 
@@ -103,7 +103,7 @@ static void k_ticket(const void *args)
 	const struct two_args *a = args;	/* the counter first */
 	int c;
 
-	if (load(a->o, &c, sizeof(c)) && store_int(a->o, c + 1))
+	if (twin_load(a->o, &c, sizeof(c)) && store_int(a->o, c + 1))
 		store_int(a->p, c);
 }
 
@@ -124,7 +124,7 @@ static void k_seed(const void *args)
 
 	for (int i = 0; i < a->n; i++) {
 		v = (float)(a->seed % 1024) + (float)i;
-		if (!store(a->out + 4 * (uint64_t)i, &v, sizeof(v)))
+		if (!twin_store(a->out + 4 * (uint64_t)i, &v, sizeof(v)))
 			return;
 	}
 }
@@ -151,7 +151,7 @@ static void load_box(uint64_t out, const CUtensorMap *map)
 {
 	int box[64];
 
-	if (load(tensormap_address(map), box, sizeof(box)))
+	if (twin_load(tensormap_address(map), box, sizeof(box)))
 		store_int(out, box[0]);
 }
 
@@ -168,7 +168,7 @@ static void k_tmap(const void *args)
 	const struct two_args *a = args;
 	CUtensorMap map;
 
-	if (load(a->p, &map, sizeof(map)))
+	if (twin_load(a->p, &map, sizeof(map)))
 		load_box(a->o, &map);
 }
 
@@ -196,7 +196,7 @@ static void arena_publish(const void *args)
 	const struct publish_grid g = { ops, a->count, a->tiles };
 	uint32_t blocks = (uint32_t)MIN(a->tiles, 7);
 
-	if (load(a->ops, ops, a->count * sizeof(*ops)))
+	if (twin_load(a->ops, ops, a->count * sizeof(*ops)))
 		for (uint32_t i = 0; i < blocks; i++)
 			publish_twin(&g, i, blocks, copy);
 	free(ops);
@@ -205,6 +205,10 @@ static void arena_publish(const void *args)
 #define PARAM(type, field)	{ offsetof(struct type, field), sizeof(((struct type *)0)->field) }
 #define TWIN(kernel, type, n, ...)                                                            \
 	{ #kernel, kernel, n, { __VA_ARGS__ }, sizeof(struct type) }
+
+#define MAINTAIN(kernel, last)                                                                \
+	TWIN(kernel, kernel##_args, 4, PARAM(kernel##_args, ops), PARAM(kernel##_args, count), \
+	     PARAM(kernel##_args, tiles), PARAM(kernel##_args, last))
 
 const struct twin twins[] = {
 	TWIN(k_spin, spin_args, 2, PARAM(spin_args, p), PARAM(spin_args, cycles)),
@@ -223,6 +227,11 @@ const struct twin twins[] = {
 	TWIN(k_tmap, two_args, 2, PARAM(two_args, o), PARAM(two_args, p)),
 	TWIN(arena_publish, arena_publish_args, 3, PARAM(arena_publish_args, ops),
 	     PARAM(arena_publish_args, count), PARAM(arena_publish_args, tiles)),
+	TWIN(arena_zero, arena_zero_args, 3, PARAM(arena_zero_args, ops),
+	     PARAM(arena_zero_args, count), PARAM(arena_zero_args, tiles)),
+	MAINTAIN(arena_compare, out),
+	MAINTAIN(arena_fingerprint, out),
+	MAINTAIN(arena_scan, job),
 	TWIN(k_cond, cond_args, 2, PARAM(cond_args, handle), PARAM(cond_args, value)),
 };
 const size_t n_twins = ARRAY_SIZE(twins);

@@ -4,8 +4,8 @@
  *
  * Nothing has to be linked. The library is preloaded; this header reaches it through weak symbols,
  * so that a program runs unchanged when it is not there: arena_abi() is then 0, and every other
- * call returns ARENA_E_ABSENT and does nothing. The same holds when the library is there and turned
- * off (ARENA_GATE=off, or it failed and said so): a program has one path for both.
+ * call returns ARENA_E_ABSENT and does nothing. The same holds when the library is there but off
+ * (ARENA_GATE=off, a forked child before its own cuInit(), a failure that was said): one path.
  *
  * Words
  *   arena   the storage owner of one layer, named by its path ("model.layers.3.self_attn")
@@ -23,8 +23,8 @@
  *   json     what a call returns through "char **json" is one object as in arena-report(5), NUL
  *            terminated, and freed with arena_free(); the pointer may be NULL: not wanted
  *   streams  a CUstream as void *; NULL is the legacy default stream
- *   memory   device addresses as void *; the library owns what it allocated, for the life of the
- *            process: the address of a slot stays good and is never freed by the caller
+ *   memory   device addresses as void *; the library owns what it allocated, as long as its context
+ *            lives: till then the address of a slot stays good; the caller never frees it
  *   structs  carry their own size in .struct_bytes (ARENA_*_INIT sets it), so that fields can be
  *            added; a caller with an older, smaller struct keeps working
  *   threads  every call may be made from any thread, with a current CUDA context where the device
@@ -147,7 +147,7 @@ enum arena_spec_flags {
 				 * may be replaced while the old memory is kept alive */
 };
 
-/** What a slot holds. bytes is the storage; shape and strides describe it. */
+/** What a slot holds. A shape lies in the bytes; what it leaves of them is padding. */
 struct arena_spec {
 	uint32_t struct_bytes;		/**< sizeof(struct arena_spec) */
 	int32_t device;			/**< CUDA device ordinal */
@@ -337,17 +337,18 @@ ARENA_FN(arena_get_or_alloc,
  *
  * Bind what is returned, not src. Inside a reload, a staged value waits in a shadow, and the live
  * storage keeps the old value until arena_layer_commit(): follow-on values of the same pass are
- * computed from src. Outside of a reload there is nothing to commit, and the value is published at
- * once.
- * Where the copy fails, a slot that this call made stays, and is zero.
+ * computed from src. Outside of a reload it is published at once. Where the copy fails, a slot that
+ * this call made stays, and is zero. A put that fails in a reload drops what was staged, and must
+ * be made up for before the layer commits, now or in a later reload.
  *
  * @param a the arena. @param slot its name. @param spec what it holds; must be equal to the slot's.
  * @param src spec->bytes of device or host memory; may be reused when the stream has done the copy.
- * @param how ARENA_STAGED, or ARENA_DIRECT for a slot whose readers may see the new value early.
+ * @param how ARENA_STAGED, or ARENA_DIRECT for a slot whose readers may see the new value early
+ * (outside of the declared scope that fails the reload: nothing can take it back).
  * @param live out: device address of the slot, the same at every call.
  * @param stream that orders the copy.
  * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID, ARENA_E_SPEC, ARENA_E_NOMEM, ARENA_E_DEVICE,
- * ARENA_E_BUSY (a stream is being captured), ARENA_E_UNSAFE (the driver gave up half way).
+ * ARENA_E_BUSY (a stream captures, the reload ends, a tag fills it), ARENA_E_UNSAFE (half written).
  *
  * Any thread; two threads may stage different layers. Needs a CUDA context.
  */
@@ -396,7 +397,7 @@ ARENA_FN(arena_unbind, (struct arena *a, const char *slot), (a, slot))
  * @param make called if the slot has no object. @param ctx for it.
  * @param object out: the handle; it stays the caller's, and is never freed by the library.
  * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID, ARENA_E_SPEC (another kind or type), ARENA_E_NOMEM,
- * or, negative or not, what the factory returned.
+ * ARENA_E_BUSY (factories wait for each other), or, negative or not, what the factory returned.
  *
  * Any thread; threads that race for one slot get the same object, and make it once.
  */
@@ -419,19 +420,19 @@ ARENA_FN(arena_object,
  * it: a rebuilt object gets its old workspaces back. Virtual memory (reserve, create, map) is
  * handed out again once its old owner let go of it. Under ARENA_VALUE an allocation inside a reload
  * gets fresh, zeroed memory, which the layer's commit publishes into the slot and which stays the
- * caller's until he frees it; order what writes it before the stream of the commit. Outside of a
- * reload it gets the live storage, as arena_put() writes there at once.
+ * caller's until he frees it; write it before the stream of the commit. Outside: the live storage.
  *
- * A call that does not fit - one too many, or of another size - goes to the driver, and is a
- * finding (tag-sequence), as is a pass that ends early. Managed memory, and allocations on a stream
- * that captures, are never served. Served memory is a part of a larger allocation of the driver,
- * which cuMemGetAddressRange() and IPC handles show.
+ * A call that does not fit - one too many, of another size, of a value on the other side of a begin
+ * or end than its pass - goes to the driver and is a finding (tag-sequence), as is a pass that ends
+ * early. Until the next snapshot or begin, and after a reload that failed, a longer pass extends
+ * the sequence. Never served: managed memory, streams that capture, values while a reload ends.
+ * Served memory is part of a larger allocation, which cuMemGetAddressRange() and IPC handles show.
  *
  * @param name of the tag; one name is one sequence of its arena.
  * @param kind ARENA_SCRATCH or ARENA_VALUE.
- * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID, ARENA_E_BUSY (no current arena, too deep, or the tag
- * is pushed already, by whatever thread), ARENA_E_SPEC (the tag was of the other kind),
- * ARENA_E_NOMEM.
+ * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID, ARENA_E_BUSY (no current arena, too deep, pushed in
+ * whatever thread that lives, or a value while its layer commits), ARENA_E_SPEC (it was of the
+ * other kind), ARENA_E_NOMEM.
  *
  * Any thread, for itself. Tags nest; the innermost counts.
  */
@@ -476,14 +477,14 @@ ARENA_FN(arena_receive, (const char *key, uint64_t part, uint64_t bytes), (key, 
 /**
  * @brief **arena_layer_commit()** verifies a layer and publishes its shadows, all or nothing.
  *
- * Identities and receipts are checked first; a finding refuses the layer: its shadows are dropped
- * and its live values stay old. The publication is ordered after replays in flight and before
- * the next.
+ * Identities and receipts are checked first; a finding refuses the layer: its shadows are dropped,
+ * live values stay old, but for those put directly, and before the layer can be committed all of it
+ * must be put again. The publication comes after replays in flight and before the next.
  *
  * @param a the layer. @param stream of the publication; it waits for the streams of the puts.
- * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID, ARENA_E_BUSY (no reload is open, or another thread
- * commits this layer), ARENA_E_SCOPE, ARENA_E_REFUSED, ARENA_E_NOMEM (nothing changed);
- * ARENA_E_DEVICE (it failed half way: the process is unsafe).
+ * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID, ARENA_E_SCOPE, ARENA_E_REFUSED; with nothing changed
+ * ARENA_E_BUSY (no reload, another commit of the layer, a value tag of it is open, or a stream
+ * captures), ARENA_E_NOMEM, ARENA_E_DEVICE, ARENA_E_SPEC (slots on two devices); or ARENA_E_UNSAFE.
  *
  * Any thread; two threads may commit different layers. Needs a CUDA context.
  */
@@ -495,9 +496,8 @@ ARENA_FN(arena_layer_commit, (struct arena *a, void *stream), (a, stream))
  *
  * Under ARENA_GATE=strict a verdict of fail is ARENA_E_REFUSED, and so is unproven unless
  * ARENA_UNPROVEN=pass; a pass that leaves the process unsafe, because the reload was not full, is
- * ARENA_E_UNSAFE. Under warn the call returns 0, and the verdict is in the report and the status
- * only. Under abort what strict refuses ends the process with status 86, after the report is
- * written. The reload is closed in each of these cases.
+ * ARENA_E_UNSAFE. Under warn the call returns 0; arena(3), GATE, has the rest. The reload is closed
+ * in each of these cases.
  *
  * @param id of the open reload.
  * @param json out: the report line of the reload, also when it is refused; NULL on other errors.
@@ -511,8 +511,9 @@ ARENA_FN(arena_reload_end, (uint64_t id, char **json), (id, json))
 /**
  * @brief **arena_reload_abort()** ends a reload whose body failed.
  *
- * The same checks run, as a diagnosis; shadows are dropped, and the process is unsafe until a
- * later full reload passes. The caller's own error stays what it is: nothing here replaces it.
+ * The same checks run, as a diagnosis; shadows are dropped, no cache is flushed. The process is
+ * unsafe until a later full reload passes, and all values of the layers which this one had reached
+ * are put by then (what is bound: bound again, or received). The caller's own error is kept.
  *
  * @param id of the open reload. @param why the caller's error in words, for the report; NULL: not
  * told.

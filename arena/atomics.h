@@ -69,6 +69,13 @@ static inline void spin_lock(struct spinlock *l)
 	}
 }
 
+/* @return false: somebody else has it. */
+static inline bool spin_try(struct spinlock *l)
+{
+	/* Pairs with the clear in spin_unlock(). */
+	return !atomic_flag_test_and_set_explicit(&l->flag, memory_order_acquire);
+}
+
 static inline void spin_unlock(struct spinlock *l)
 {
 	atomic_flag_clear_explicit(&l->flag, memory_order_release);

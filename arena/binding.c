@@ -8,7 +8,8 @@
  * still mean it; from time to time all that was captured is looked through (prune()), so memory
  * stays bounded under any number of reloads.
  *
- * Threads: binding_clock by any; everything else is guarded by the holders lock of ledger.h.
+ * Threads: binding_clock and binding_born by any; everything else is guarded by the holders lock
+ * of ledger.h.
  */
 #include "arena/binding.h"
 
@@ -37,12 +38,13 @@ struct binding {
 	uint64_t number;
 	uint64_t spec; /* hash: is it bound under the same spec again? */
 	uint32_t bound, retired;
+	bool is_first;	 /* its slot was nowhere before */
 	bool is_scratch; /* its contents mean nothing: the slot may move */
 	bool wanted;	 /* of binding_set(), while it runs */
 	bool meant;	 /* of prune(), while it runs: something captured means it */
 };
 
-_Atomic uint32_t binding_clock;
+_Atomic uint32_t binding_clock, binding_born;
 
 static struct slab bindings = SLAB_INIT(struct binding);
 static struct slab place_objects = SLAB_INIT(struct place);
@@ -125,13 +127,63 @@ static bool place_enter(struct place *p, struct binding *b)
 	return true;
 }
 
-/* The binding below index *@at that has @addr in it and was not left before @birth. */
-static struct binding *next_hit(const struct place *p, uint64_t addr, uint32_t birth, uint32_t *at)
-{
-	while (*at > 0 && p->list[*at - 1]->reach > addr) {
-		struct binding *b = p->list[--*at];
+/* ---- what a captured word means ---- */
 
-		if (b->end > addr && (b->retired == 0 || b->retired > birth))
+/*
+ * The bindings that were in force at an address when the word was captured. If there were none,
+ * what was captured is adopted by the slot that is bound there first after that, and by every
+ * slot that is bound there before it is anywhere else; a slot that comes by later, as two that
+ * are swapped do, has no part in it.
+ */
+struct hits {
+	const struct place *place;
+	uint64_t addr;
+	uint32_t birth, adopter; /* clock of the first one after the birth; 0: some were in force */
+	uint32_t at;
+};
+
+static bool is_in_force(const struct binding *b, uint32_t birth)
+{
+	return b->bound <= birth && (b->retired == 0 || b->retired > birth);
+}
+
+static uint32_t adopter_of(const struct hits *h)
+{
+	uint32_t first = UINT32_MAX;
+
+	for (uint32_t i = h->at; i > 0 && h->place->list[i - 1]->reach > h->addr; i--) {
+		const struct binding *b = h->place->list[i - 1];
+
+		if (b->end <= h->addr)
+			continue;
+		if (is_in_force(b, h->birth))
+			return 0;
+		if (b->bound > h->birth && b->bound < first)
+			first = b->bound;
+	}
+	return first;
+}
+
+static struct hits hits_of(uint64_t addr, uint64_t generation, uint32_t birth)
+{
+	struct hits h = { .place = map_get(&places, generation), .addr = addr, .birth = birth };
+
+	h.at = h.place != NULL ? place_floor(h.place, addr) : 0;
+	h.adopter = adopter_of(&h);
+	return h;
+}
+
+/* Innermost first; NULL: no more. */
+static struct binding *next_hit(struct hits *h)
+{
+	while (h->at > 0 && h->place->list[h->at - 1]->reach > h->addr) {
+		struct binding *b = h->place->list[--h->at];
+
+		if (b->end <= h->addr)
+			continue;
+		if (h->adopter == 0 ? is_in_force(b, h->birth)
+				    : b->bound == h->adopter ||
+					      (b->is_first && b->bound > h->adopter))
 			return b;
 	}
 	return NULL;
@@ -181,22 +233,38 @@ static struct binding *binding_new(struct slot *s, uint64_t base, uint64_t end,
 	return b;
 }
 
+/* Memory of the slot itself, whatever an allocator carves out of it. */
+static bool is_owned(const struct slot *s)
+{
+	return s->kind == ARENA_VALUE || s->kind == ARENA_SCRATCH;
+}
+
 /* The extent of @s that is wanted now: a binding that it has or had, else a new one. */
 static void want(struct slot *s, uint64_t base, uint64_t bytes, uint64_t spec)
 {
+	uint32_t now = load_relaxed(&binding_clock) + 1;
 	struct range_view v;
 	struct binding *b;
-	uint64_t end;
+	uint64_t end, number = 0;
 
 	/* Nobody's memory cannot be watched. */
-	if (!ledger_find(base, &v))
+	if (is_owned(s) ? !ledger_find(base, &v) : !ledger_refer(base, &v))
 		return;
 	end = end_of(base, bytes, &v);
 	for (b = s->bindings; b != NULL; b = b->next)
 		if (b->base == base && b->end == end && b->spec == spec &&
 		    b->place->generation == v.generation)
 			break;
+	/* What was captured while the slot was away does not mean it: a stretch of its own. */
+	if (b != NULL && b->retired != 0 && b->retired <= load_relaxed(&binding_born)) {
+		number = b->number;
+		b = NULL;
+	}
 	if (b == NULL) {
+		const struct binding *older = s->bindings;
+
+		while (older != NULL && older->bound == now)
+			older = older->next;
 		b = binding_new(s, base, end, &v);
 		if (b == NULL) {
 			counter_bump(&exec_stats.dropped);
@@ -204,8 +272,9 @@ static void want(struct slot *s, uint64_t base, uint64_t bytes, uint64_t spec)
 		}
 		b->spec = spec;
 		b->is_scratch = slot_is_scratch(s);
-		b->number = ++numbers;
-		b->bound = load_relaxed(&binding_clock) + 1;
+		b->is_first = older == NULL;
+		b->number = number != 0 ? number : ++numbers;
+		b->bound = now;
 		b->retired = b->bound; /* until settle() */
 		retired_count++;
 	}
@@ -245,11 +314,10 @@ static bool settle(struct slot *s)
 /* Note which retired bindings a captured word means. */
 static void mean(uint64_t addr, uint64_t generation, uint32_t birth)
 {
-	const struct place *p = map_get(&places, generation);
-	uint32_t at = p != NULL ? place_floor(p, addr) : 0;
+	struct hits h = hits_of(addr, generation, birth);
 	struct binding *b;
 
-	while (at > 0 && (b = next_hit(p, addr, birth, &at)) != NULL)
+	while ((b = next_hit(&h)) != NULL)
 		b->meant = true;
 }
 
@@ -319,6 +387,7 @@ void binding_set(struct slot *s, uint64_t base)
 	uint64_t spec = spec_hash(&s->spec);
 
 	ledger_holders_lock();
+	s->arena->changes++;
 	s->base = base;
 	s->generation = 0;
 	s->binding = 0;
@@ -337,6 +406,7 @@ void binding_set(struct slot *s, uint64_t base)
 void binding_clear(struct slot *s)
 {
 	ledger_holders_lock();
+	s->arena->changes++;
 	s->base = 0;
 	s->generation = 0;
 	s->binding = 0;
@@ -389,7 +459,7 @@ static bool is_rebound(const struct binding *b)
 	struct range_view v;
 
 	return b->slot->kind != ARENA_OBJECT && now != NULL && now != b && now->spec == b->spec &&
-	       ledger_find(b->base, &v) && v.generation == now->place->generation;
+	       ledger_find_inner(b->base, &v) && v.generation == now->place->generation;
 }
 
 /* What of the extent that the ref at @r was captured under is not there. */
@@ -398,6 +468,8 @@ static enum stale_reason hole(const struct binding *b, const struct binding_ref 
 	struct range *owner = b->place->owner;
 	struct range_view v;
 
+	if (load_relaxed(&owner->kind) == RANGE_BLOCK && owner->outer != NULL)
+		owner = owner->outer;
 	/* Only a reservation loses a part of itself. */
 	if (b->bound > r->birth || load_relaxed(&owner->kind) != RANGE_RESERVED)
 		return STALE_REASON_COUNT;
@@ -409,12 +481,11 @@ static enum stale_reason hole(const struct binding *b, const struct binding_ref 
 
 enum stale_reason binding_judge(const struct binding_ref *r, enum stale_reason health)
 {
-	const struct place *p = map_get(&places, r->generation);
-	uint32_t at = p != NULL ? place_floor(p, r->addr) : 0;
+	struct hits h = hits_of(r->addr, r->generation, r->birth);
 	enum stale_reason reason = health;
 	const struct binding *b;
 
-	while (at > 0 && (b = next_hit(p, r->addr, r->birth, &at)) != NULL) {
+	while ((b = next_hit(&h)) != NULL) {
 		enum stale_reason lost;
 
 		if (health == STALE_GENERATION && is_rebound(b))
@@ -448,11 +519,11 @@ static void view(const struct binding *b, struct binding_view *out)
 uint32_t binding_find(uint64_t addr, uint64_t generation, uint32_t birth, struct binding_view *out,
 		      uint32_t max)
 {
-	const struct place *p = map_get(&places, generation);
-	uint32_t at = p != NULL ? place_floor(p, addr) : 0, count = 0;
+	struct hits h = hits_of(addr, generation, birth);
 	const struct binding *b;
+	uint32_t count = 0;
 
-	for (; at > 0 && (b = next_hit(p, addr, birth, &at)) != NULL; count++)
+	for (; (b = next_hit(&h)) != NULL; count++)
 		if (count < max)
 			view(b, &out[count]);
 	return count;
@@ -460,12 +531,11 @@ uint32_t binding_find(uint64_t addr, uint64_t generation, uint32_t birth, struct
 
 bool binding_about(const struct binding_ref *r, enum stale_reason reason, struct binding_view *out)
 {
-	const struct place *p = map_get(&places, r->generation);
-	uint32_t at = p != NULL ? place_floor(p, r->addr) : 0;
+	struct hits h = hits_of(r->addr, r->generation, r->birth);
 	const struct binding *b;
 
 	/* The innermost one, or the innermost one that the slot has left. */
-	while (at > 0 && (b = next_hit(p, r->addr, r->birth, &at)) != NULL) {
+	while ((b = next_hit(&h)) != NULL) {
 		if (reason == STALE_SLOT_MOVED && !is_left(b))
 			continue;
 		view(b, out);
@@ -474,12 +544,24 @@ bool binding_about(const struct binding_ref *r, enum stale_reason reason, struct
 	return false;
 }
 
+bool binding_means(const struct slot *s, const struct binding_ref *r)
+{
+	struct hits h = hits_of(r->addr, r->generation, r->birth);
+	const struct binding *b;
+
+	while ((b = next_hit(&h)) != NULL)
+		if (b->slot == s)
+			return true;
+	return false;
+}
+
 static void extend(struct exec_extent *x, const struct binding *b)
 {
 	uint32_t before = b->retired ? b->retired : UINT32_MAX;
 
 	if (x->owner == NULL)
-		*x = (struct exec_extent){ .owner = b->place->owner,
+		*x = (struct exec_extent){ .slot = b->slot,
+					   .owner = b->place->owner,
 					   .generation = b->place->generation,
 					   .base = b->base,
 					   .since = UINT32_MAX };

@@ -17,13 +17,25 @@
 #include "arena/registry.h"
 
 extern _Atomic uint32_t binding_clock;		/* newest number; births are stamped with it */
+extern _Atomic uint32_t binding_born;		/* the clock at the newest birth */
+
+/* @brief The clock for a birth that happens now. */
+static inline uint32_t binding_birth(void)
+{
+	/* Relaxed: words that race with a change of bindings are the program's race. */
+	uint32_t clock = load_relaxed(&binding_clock);
+
+	if (load_relaxed(&binding_born) != clock)
+		store_relaxed(&binding_born, clock);
+	return clock;
+}
 
 /*
  * @brief Bind @s to [base, base + s->spec.bytes), or to its ranges if it is an object. The old
  * binding is retired; a retired one of the same slot, base, generation and spec is taken back
- * (ping-pong). Marks the execs that hold memory the slot is or was bound to. Registry lock held;
- * takes the holders lock. Without memory the slot is bound but not watched, which is counted as
- * dropped.
+ * (ping-pong), or at least its number, if something was born meanwhile. Marks the execs that hold
+ * memory the slot is or was bound to. Registry lock held; takes the holders lock. Without memory
+ * the slot is bound but not watched, which is counted as dropped.
  */
 void binding_set(struct slot *s, uint64_t base);
 /* @brief The slot has no storage now; its last binding stays known (missing, not moved). */
@@ -40,7 +52,8 @@ struct binding_view {
 };
 /*
  * @brief Bindings that [addr] lies in, whose range generation is @generation.
- * @param birth clock when the ref's node was born: bindings retired before are left out.
+ * @param birth clock when the ref's node was born: those in force then, or, if there
+ * were none, those that were made first after it.
  * @return their number; at most @max are written. Holders lock held.
  */
 uint32_t binding_find(uint64_t addr, uint64_t generation, uint32_t birth,
@@ -60,6 +73,9 @@ struct binding_ref {
  * Holders lock held.
  */
 enum stale_reason binding_judge(const struct binding_ref *r, enum stale_reason health);
+/* @brief Does a ref that lies in memory that @s is or was bound to mean @s, or does it mean another
+ * slot that was bound there when it was captured? Holders lock held. */
+bool binding_means(const struct slot *s, const struct binding_ref *r);
 /* @brief The binding to tell with a ref that is stale for @reason. Holders lock held. */
 bool binding_about(const struct binding_ref *r, enum stale_reason reason,
 		   struct binding_view *out);

@@ -53,9 +53,7 @@ static struct birth *birth_new(uint32_t words_count)
 	struct birth *b = chunk_get(birth_bytes(words_count));
 
 	if (b)
-		*b = (struct birth){ .words_count = words_count,
-				     /* Relaxed, as in body_add_node(). */
-				     .clock = load_relaxed(&binding_clock) };
+		*b = (struct birth){ .words_count = words_count, .clock = binding_birth() };
 	return b;
 }
 
@@ -70,7 +68,7 @@ static struct ref word_resolve(const struct word *w)
 	};
 	struct range_view view;
 
-	if (ledger_find(w->value, &view) && ledger_pin(&view)) {
+	if (word_find(w, &view) && ledger_pin(&view)) {
 		r.owner = view.owner;
 		r.generation = view.generation;
 	}
@@ -331,6 +329,7 @@ int birth_resolve(const struct node_desc *n, struct exec_body *to)
 	b = map_get(&nodes, n->node);
 	if (b && !b->graph)
 		graph_link(b, n->graph);
+	to->unborn |= !b && n->words_count;
 	if (b && n->hash && b->hash == n->hash)
 		err = add_all_born(b, to);
 	else

@@ -37,7 +37,7 @@ void body_clear(struct exec_body *b)
 	b->nodes_count = b->refs_count = b->owners_count = b->owned_count = b->freed_count = 0;
 	b->refs_loose = b->owners_dead = b->suspects = b->hint = 0;
 	b->reported = 0;
-	b->told_unsafe = false;
+	b->told_unsafe = b->unborn = false;
 }
 
 void body_free(struct exec_body *b)
@@ -156,8 +156,7 @@ int body_add_node(struct exec_body *b, const struct node_desc *n)
 		.key = n->node,
 		.name = n->name,
 		.first = b->refs_count,
-		/* Relaxed: words that race with a change of bindings are the program's race. */
-		.birth = load_relaxed(&binding_clock),
+		.birth = binding_birth(),
 		.depth = n->depth & (DEPTH_MAX - 1),
 		.kind = n->kind & 15,
 	};
@@ -239,7 +238,7 @@ int body_add_word(struct exec_body *b, const struct word *w)
 	int err = -ESTALE;
 
 	/* Once more if the range was reused under our hands; then the race is the program's. */
-	for (int i = 0; err == -ESTALE && i < FIND_TRIES && ledger_find(w->value, &view); i++) {
+	for (int i = 0; err == -ESTALE && i < FIND_TRIES && word_find(w, &view); i++) {
 		const struct ref r = {
 			.value = w->value,
 			.owner = view.owner,

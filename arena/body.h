@@ -84,6 +84,7 @@ struct exec_body {
 	uint32_t suspects; /* words too weak to be refs, only counted */
 	uint32_t hint;	   /* node found last; updates come in order */
 	uint64_t reported; /* key of the newest stale-launch finding, 0: none */
+	bool unborn;	   /* a node's words were resolved without a birth */
 	bool told_unsafe;  /* its last launch was refused because the process is unsafe */
 };
 
@@ -129,6 +130,13 @@ static inline uint64_t body_value(const struct exec_body *b, const struct exec_r
 enum stale_reason ref_judge(const struct exec_body *b, const struct exec_node *n,
 			    const struct exec_ref *r);
 
+/* @brief What memory @w points into now. What is only counted gives no block an object. */
+static inline bool word_find(const struct word *w, struct range_view *out)
+{
+	return w->confidence == CONFIDENCE_SUSPECT ? ledger_find(w->value, out)
+						   : ledger_refer(w->value, out);
+}
+
 /* birth.c: add the words of @n to @to, as they were meant when the node was born. */
 int birth_resolve(const struct node_desc *n, struct exec_body *to);
 /* @brief Tell every ref of a birth: its word, generation and clock. May be called under the
@@ -148,6 +156,8 @@ extern struct exec_stats exec_stats;
 
 /* @brief The finished body, or NULL. No lock. */
 struct exec_body *exec_builder_take(const struct exec_builder *b);
+/* @brief What was built so far. @return NULL: @b is NULL or failed. No lock. */
+const struct exec_body *exec_builder_body(const struct exec_builder *b);
 /* @brief Make the freshly packed @fresh the body of @e.
  * @return the old one, to be freed without the lock. */
 struct exec_body *exec_publish(struct exec *e, struct exec_body *fresh);

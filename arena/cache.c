@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Caches that depend on the weights: prefix KV, encoder, multi-modal. The end of a reload flushes
- * each by its callback; one without is acknowledged from outside while the reload is open.
+ * each by its callback; one without is acknowledged from outside while the reload is open. An
+ * abort calls nobody.
  *
  * Threads: any. The lock guards the list; callbacks run without it, from the thread that ends
  * the reload, so a cache is never freed.
@@ -122,19 +123,33 @@ static struct cache *step(const struct cache *c, struct cache *copy)
 	return next;
 }
 
-/* @return what is wrong with it, NULL: nothing. */
-static const char *flush_one(struct cache *c, const struct cache *copy, uint64_t generation)
+static const char *unflushed(struct cache *c, bool done, const char *why)
 {
-	bool done = copy->flush && copy->flush(copy->ctx, generation) == 0;
-
 	/* The callback may have acknowledged it, or somebody else meanwhile. */
 	pthread_mutex_lock(&lock);
 	c->flushed |= done;
 	done = c->flushed;
 	pthread_mutex_unlock(&lock);
-	if (done)
-		return NULL;
-	return copy->flush ? "its flush callback failed" : "nobody acknowledged a flush";
+	return done ? NULL : why;
+}
+
+/* @return what is wrong with it, NULL: nothing. */
+static const char *flush_one(struct cache *c, const struct cache *copy, uint64_t generation)
+{
+	bool done = copy->flush && copy->flush(copy->ctx, generation) == 0;
+
+	return unflushed(c, done,
+			 copy->flush ? "its flush callback failed" : "nobody acknowledged a flush");
+}
+
+static int tell_stale(uint32_t name, const char *wrong, struct slot_findings *out)
+{
+	struct slot_finding f = { .kind = FINDING_STALE_CACHE,
+				  .severity = finding_severity(FINDING_STALE_CACHE),
+				  .name = name,
+				  .detail = intern(wrong) };
+
+	return wrong && slot_findings_add(out, &f) ? ARENA_E_NOMEM : 0;
 }
 
 void caches_tell(void (*tell)(void *to, const char *name, bool flushed), void *to)
@@ -150,15 +165,19 @@ int caches_flush(uint64_t generation, struct slot_findings *out)
 	struct cache *c = NULL, copy;
 	int err = 0;
 
-	while ((c = step(c, &copy)) != NULL) {
-		const char *wrong = flush_one(c, &copy, generation);
-		struct slot_finding f = { .kind = FINDING_STALE_CACHE,
-					  .severity = finding_severity(FINDING_STALE_CACHE),
-					  .name = copy.name,
-					  .detail = intern(wrong) };
+	while ((c = step(c, &copy)) != NULL)
+		err |= tell_stale(copy.name, flush_one(c, &copy, generation), out);
+	return err;
+}
 
-		if (wrong && slot_findings_add(out, &f))
-			err = ARENA_E_NOMEM;
-	}
+int caches_stale(struct slot_findings *out)
+{
+	static const char why[] = "values changed before the abort: flush it before anything is "
+				  "served";
+	struct cache *c = NULL, copy;
+	int err = 0;
+
+	while ((c = step(c, &copy)) != NULL)
+		err |= tell_stale(copy.name, unflushed(c, false, why), out);
 	return err;
 }

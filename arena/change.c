@@ -10,7 +10,12 @@
 
 static struct slot_finding finding_of(const struct change *c, enum finding_kind kind)
 {
+	/* Pinned by the snapshot: it tells who allocated it when it is dead, too. */
+	const struct range *owner = c->m->owner;
+
 	return (struct slot_finding){
+		.old_stack = owner ? owner->stack_open : 0,
+		.old_closed = owner ? load_relaxed(&owner->stack_close) : 0,
 		.kind = kind,
 		.slot = c->slot,
 		.path = c->slot->arena->path,
@@ -29,12 +34,28 @@ struct holds {
 	uint32_t old, now;
 };
 
+/* Who allocated what lives there, if it is still that generation. */
+static uint32_t stack_of(uint64_t base, uint64_t generation)
+{
+	struct range_view v;
+	uint32_t stack;
+
+	if (!base || !ledger_find_inner(base, &v) || v.generation != generation || !ledger_pin(&v))
+		return 0;
+	stack = v.range->stack_open;
+	ledger_unpin(v.owner);
+	return stack;
+}
+
 static void tell(struct telling *t, struct slot_finding *f, enum severity severity,
 		 const struct holds *holds, const char *detail)
 {
 	f->severity = severity;
 	f->execs_count = holds->old;
 	f->detail = intern(detail);
+	if (f->old_stack == 0)
+		f->old_stack = stack_of(f->old_base, f->old_generation);
+	f->new_stack = stack_of(f->new_base, f->new_generation);
 	t->failed |= slot_findings_add(t->out, f) != 0;
 }
 
@@ -68,13 +89,19 @@ static void tell_rebound(struct telling *t, const struct change *c, const struct
 	     same ? "bound again under the same spec" : "bound again under another spec");
 }
 
+/* What lives at @base after generation @old died? The segment around a block is older. */
+static bool lives_instead(uint64_t base, uint64_t old, struct range_view *v)
+{
+	return ledger_refer(base, v) && v->generation > old;
+}
+
 /* Nobody bound the slot again, but its memory died: does something else live there? */
 static void tell_dead(struct telling *t, const struct change *c, const struct holds *holds)
 {
 	struct slot_finding f = finding_of(c, FINDING_REPLACED);
 	struct range_view v;
 
-	if (!ledger_find(c->d->base, &v)) {
+	if (!lives_instead(c->d->base, c->m->generation, &v)) {
 		tell_missing(t, c, holds);
 		return;
 	}
@@ -169,7 +196,7 @@ static void tell_loss(struct telling *t, const struct change *c, const struct lo
 		f.new_base = slot->ranges[l->first_index].base;
 		f.new_generation = slot->ranges[l->first_index].generation;
 		f.kind = f.new_base == f.old_base ? FINDING_REPLACED : FINDING_MOVED;
-	} else if (!range_mark_alive(l->first) && ledger_find(f.old_base, &v)) {
+	} else if (!range_mark_alive(l->first) && lives_instead(f.old_base, f.old_generation, &v)) {
 		f.kind = FINDING_REPLACED;
 		f.new_base = f.old_base;
 		f.new_generation = v.generation;

@@ -11,7 +11,7 @@
 
 /* What is looked at for every slot. */
 struct mark {
-	const struct slot *slot;
+	struct slot *slot;
 	uint64_t number;	/* of the binding */
 	struct range *owner;	/* pinned; NULL: memory that nobody knows, or an object's handle */
 	uint64_t generation;
@@ -52,7 +52,7 @@ static inline bool range_mark_alive(const struct range_mark *r)
 	struct range_view v;
 
 	/* Unmapped for a while is not gone (rule 3). */
-	return (ledger_find(r->base, &v) && v.generation == r->generation) ||
+	return ledger_lives(r->base, r->generation) ||
 	       (ledger_find_reserved(r->base, &v) && v.generation == r->generation);
 }
 

@@ -3,7 +3,8 @@
  * Declared scopes: copied once at begin, then never changed, so they are read without a lock.
  *
  * A copy is one block: the struct, both lists of strings (sorted, to be searched), the strings.
- * A caller's struct may be older and smaller than ours, or newer and larger.
+ * A caller's struct may be older and smaller than ours, or newer and larger: what we do not know of
+ * must be zero.
  *
  * Threads: any; nothing is shared but the copies, which nobody writes.
  */
@@ -13,7 +14,8 @@
 #include "arena/manifest.h"
 #include "arena/slab.h"
 
-#define ROLE_BYTES_MAX 16
+#define ROLE_BYTES_MAX	 16
+#define STRUCT_BYTES_MAX 4096
 
 struct scope_block {
 	struct arena_scope scope; /* first: what is handed out */
@@ -52,14 +54,25 @@ int scope_role_check(const char *role)
 /* The caller's struct in our size. */
 static int scope_read(const struct arena_scope *in, struct arena_scope *out)
 {
+	const char *bytes = (const char *)in;
 	uint32_t size = in->struct_bytes;
 
 	*out = (struct arena_scope)ARENA_SCOPE_INIT;
-	if (size < offsetof(struct arena_scope, role))
+	if (size < offsetof(struct arena_scope, role) || size > STRUCT_BYTES_MAX)
 		return arena_fail(ARENA_E_INVALID,
 				  "scope: struct_bytes is %u: start from ARENA_SCOPE_INIT", size);
+	for (uint32_t i = sizeof(*out); i < size; i++)
+		if (bytes[i])
+			return arena_fail(ARENA_E_INVALID,
+					  "scope: byte %u of %u is set, this library knows %zu: "
+					  "install a newer one",
+					  i, size, sizeof(*out));
 	memcpy(out, in, size < sizeof(*out) ? size : sizeof(*out));
 	out->struct_bytes = sizeof(*out);
+	if (out->reserved)
+		return arena_fail(ARENA_E_INVALID,
+				  "scope: reserved is %u: start from ARENA_SCOPE_INIT",
+				  out->reserved);
 	return out->role ? scope_role_check(out->role) : 0;
 }
 

@@ -7,6 +7,7 @@
 #define ARENA_DEVICE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct finding;
@@ -15,6 +16,18 @@ struct event;
 /* One copy of a publication: device to device, any alignment, no overlap. */
 struct device_copy {
 	uint64_t dst, src, bytes;
+};
+
+/* Contents that are looked at. */
+struct device_span {
+	uint64_t addr, bytes;
+};
+
+/* A derivation, ready to run: the name of the kernel, its parameters, what it writes. */
+struct device_derivation {
+	const char *name;
+	const void *args;
+	uint64_t result_bytes;
 };
 
 /*
@@ -32,14 +45,23 @@ struct device_ops {
 	bool (*event_done)(uint64_t event, uint64_t stream);
 	/* A finding was made. Called at most once per finding; may be NULL. */
 	void (*finding)(const struct finding *f);
+	/* The place of the program that a call stack was taken at: a hash of its innermost frames,
+	 * 0: unknown. NULL: there are no stacks. */
+	uint64_t (*stack_site)(uint32_t stack);
 	/* Something happened (event.h); NULL unless events are wanted. */
 	void (*event)(const struct event *e);
 
 	/* Stream handles up to this one name another stream in each thread or context. */
 	uint64_t shared_streams;
 
-	/* Device memory of arenas and shadows, zeroed; the application is not told. */
+	/* Device memory of arenas and shadows, zeroed; the application is not told.
+	 * @return also -ENODEV: no such device. */
 	int (*alloc)(uint64_t bytes, int32_t device, uint64_t *addr);
+	/* The context in which alloc() gets memory for this thread; 0: it cannot be told. NULL:
+	 * never. */
+	uint64_t (*context)(int32_t device);
+	/* How many devices there are. NULL: not told. */
+	int32_t (*devices)(void);
 	/* Waits until nothing uses it any more. */
 	void (*free)(uint64_t addr);
 	/* The copies of one publication, in stream order, in one launch where a kernel is at hand.
@@ -48,6 +70,14 @@ struct device_ops {
 	/* From wherever @src is, in stream order. */
 	int (*put)(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t stream);
 	int (*zero)(uint64_t addr, uint64_t bytes, uint64_t stream);
+	/* Launch a derivation, in stream order. @return also -ENOSYS: there is no such kernel. */
+	int (*derive)(const struct device_derivation *d, uint64_t stream);
+	/* A fingerprint of each span, and for each pair the offset of the first byte that differs,
+	 * UINT64_MAX: none, after what is queued on @stream; they wait for it. -ENOSYS as above. */
+	int (*fingerprint)(const struct device_span *spans, uint32_t count, uint64_t stream,
+			   uint64_t *out);
+	int (*compare)(const struct device_copy *pairs, uint32_t count, uint64_t stream,
+		       uint64_t *first);
 	/* A fence comes after what is queued on @stream now; wait lets @stream wait for it. */
 	int (*fence)(uint64_t stream, uint64_t *fence);
 	/* The same after everything in @context, for a stream that has no name any more. */
@@ -59,5 +89,24 @@ struct device_ops {
 };
 
 extern struct device_ops device;
+
+/* Where memory is: what is there dies with the context. */
+struct device_place {
+	uint64_t context; /* 0: not known, it never dies */
+	int32_t device;
+};
+
+static inline struct device_place device_place(int32_t ordinal)
+{
+	return (struct device_place){
+		.context = device.context != NULL ? device.context(ordinal) : 0,
+		.device = ordinal,
+	};
+}
+
+static inline bool device_place_same(const struct device_place *a, const struct device_place *b)
+{
+	return a->context == b->context && a->device == b->device;
+}
 
 #endif

@@ -9,6 +9,7 @@
  */
 #include "arena/exec.h"
 
+#include "arena/block.h"
 #include "arena/body.h"
 #include "arena/chunk.h"
 #include "arena/order.h"
@@ -80,6 +81,11 @@ void exec_build_frees(struct exec_builder *b, uint64_t base)
 		b->failed = body_add_freed(b->body, base);
 }
 
+bool exec_build_unborn(const struct exec_builder *b)
+{
+	return b && b->body->unborn;
+}
+
 static void builder_drop(struct exec_builder *b)
 {
 	if (!b)
@@ -105,12 +111,20 @@ struct exec_body *exec_builder_take(const struct exec_builder *b)
 	return b && !b->failed ? body_pack(b->body) : NULL;
 }
 
+const struct exec_body *exec_builder_body(const struct exec_builder *b)
+{
+	return b && !b->failed ? b->body : NULL;
+}
+
 /* ---- holders ---- */
 
 void exec_mark_holders(struct range *owner)
 {
 	uint32_t count = load_relaxed(&owner->holders_count);
 
+	/* Who holds a block in it is not listed: rare enough to judge all. */
+	for (struct exec *e = NULL; load_relaxed(&owner->inner) != 0 && (e = table_next(e));)
+		or_release(&e->mark, MARK_JUDGE);
 	/* Pairs with the acquire in guard_launch(). */
 	for (uint32_t i = 0; i < count; i++)
 		or_release(&owner->holders[i].exec->mark, MARK_JUDGE);
@@ -248,6 +262,7 @@ void exec_open(uint64_t handle, uint64_t context, struct exec_builder *b)
 	uint64_t serial = 0, count = 0;
 
 	exec_build_discard(b);
+	block_tell_freed();
 	counter_bump(e ? &exec_stats.opened : &exec_stats.dropped);
 	ledger_holders_lock();
 	old = table_find(handle);

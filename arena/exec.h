@@ -140,6 +140,8 @@ void exec_build_node(struct exec_builder *b, const struct node_desc *n);
 void exec_build_owns(struct exec_builder *b, uint64_t base);
 /* @brief Note that one of its nodes frees the graph memory at @base. */
 void exec_build_frees(struct exec_builder *b, uint64_t base);
+/* @brief Has it a node with words of which no birth was recorded? @param b may be NULL. */
+bool exec_build_unborn(const struct exec_builder *b);
 /* @param b may be NULL. */
 void exec_build_discard(struct exec_builder *b);
 
@@ -163,6 +165,7 @@ void exec_mark_holders(struct range *owner);
 
 /* A piece of one range, and when the nodes were born (binding.h) whose refs to it count. */
 struct exec_extent {
+	const struct slot *slot;	/* that they must mean; NULL: any */
 	struct range *owner;
 	uint64_t generation, base, end;
 	uint32_t since, before;		/* births in [since, before) */

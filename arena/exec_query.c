@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 
+#include "arena/binding.h"
 #include "arena/body.h"
 #include "arena/slab.h"
 #include "arena/table.h"
@@ -92,6 +93,7 @@ static void look_up(const struct asked_list *l, const struct exec *e, const stru
 		    const struct exec_ref *r)
 {
 	uint64_t generation = e->body->owners[r->owner].generation, addr = body_value(e->body, r);
+	const struct binding_ref bound = { addr, generation, n->birth };
 
 	for (uint32_t at = floor_of(l, generation, addr); at > 0; at--) {
 		const struct asked *a = &l->list[at - 1];
@@ -99,7 +101,8 @@ static void look_up(const struct asked_list *l, const struct exec *e, const stru
 		if (a->extent->generation != generation || a->reach <= addr)
 			return;
 		if (a->extent->end > addr && n->birth >= a->extent->since &&
-		    n->birth < a->extent->before)
+		    n->birth < a->extent->before &&
+		    (!a->extent->slot || binding_means(a->extent->slot, &bound)))
 			count_exec(a, e->serial);
 	}
 }

@@ -18,6 +18,7 @@
 
 #include "arena/atomics.h"
 #include "arena/exec.h"
+#include "arena/infer.h"
 #include "arena/intern.h"
 #include "arena/slab.h"
 
@@ -222,6 +223,8 @@ void finding_emit(struct finding *f)
 	f->time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	f->id = stable_id(f);
 	counter_bump(&counts[f->kind]);
+	if (f->kind == FINDING_FREED_WHILE_REFERENCED)
+		infer_died(f);
 	if (device.finding)
 		device.finding(f);
 }

@@ -15,6 +15,7 @@
 #include "arena/exec.h"
 
 #include "arena/binding.h"
+#include "arena/block.h"
 #include "arena/body.h"
 #include "arena/order.h"
 #include "arena/slab.h"
@@ -93,10 +94,25 @@ static enum stale_reason judge_content(const struct exec_body *b, const struct e
 	return STALE_REASON_COUNT;
 }
 
+/* Is @r a block in @outer? */
+static bool is_in(const struct range *r, const struct range *outer)
+{
+	/* Relaxed, here and below: constant while a range is pinned or claimed. */
+	return load_relaxed(&r->kind) == RANGE_BLOCK && r->outer == outer;
+}
+
+/* Was a ref to the block @r sound, as far as the block goes? */
+static bool block_lives(const struct range *r)
+{
+	return load_relaxed(&r->state) == RANGE_LIVE || block_pooled(r);
+}
+
 static enum stale_reason judge_freed(const struct exec_body *b, const struct exec_node *n,
 				     const struct exec_ref *r, const void *arg)
 {
-	return b->owners[r->owner].range == arg ? STALE_FREED : STALE_REASON_COUNT;
+	const struct range *o = b->owners[r->owner].range;
+
+	return o == arg || (is_in(o, arg) && block_lives(o)) ? STALE_FREED : STALE_REASON_COUNT;
 }
 
 struct unmapped {
@@ -110,11 +126,11 @@ static enum stale_reason judge_unmapped(const struct exec_body *b, const struct 
 	const struct unmapped *u = arg;
 	uint64_t value = body_value(b, r);
 
-	/* Relaxed, here and below: constant while a range is pinned or claimed. */
 	for (uint32_t i = 0; i < u->count; i++) {
-		const struct range *m = u->ranges[i];
+		const struct range *m = u->ranges[i], *owner = load_relaxed(&m->owner);
+		const struct range *o = b->owners[r->owner].range;
 
-		if (load_relaxed(&m->owner) == b->owners[r->owner].range &&
+		if ((o == owner || is_in(o, owner)) &&
 		    value - load_relaxed(&m->base) < load_relaxed(&m->size_bytes))
 			return STALE_IN_FLIGHT;
 	}
@@ -155,7 +171,7 @@ static void tell_slot(struct finding_ref *out, const struct binding_ref *bound)
 	out->slot = slot.slot->name;
 	out->slot_base = slot.base;
 	out->slot_now = slot.now_base;
-	if (out->reason == STALE_SLOT_MOVED && ledger_find(slot.now_base, &v))
+	if (out->reason == STALE_SLOT_MOVED && ledger_refer(slot.now_base, &v))
 		out->now = tell(v.range, v.generation);
 }
 
@@ -179,7 +195,7 @@ static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t nod
 		.value = body_value(b, r),
 		.old = tell(o->range, o->generation),
 	};
-	if (reason == STALE_GENERATION && ledger_find(out->value, &v))
+	if (reason == STALE_GENERATION && ledger_refer(out->value, &v))
 		out->now = tell(v.range, v.generation);
 	else if (reason == STALE_UNDEFINED && ledger_find(out->value, &v))
 		out->old = tell(v.range, v.generation);
@@ -380,6 +396,7 @@ __attribute__((cold, noinline)) bool guard_launch_slow(struct exec *e, uint64_t 
 	struct verdict v = { .is_owner = false };
 	bool is_stale, refused;
 
+	block_tell_freed();
 	/* First, as what is waited for may be what makes it stale, or repairs it. */
 	if (load_relaxed(&e->mark) & MARK_ORDER)
 		order_launch(e, stream);
@@ -439,11 +456,16 @@ __attribute__((cold, noinline)) bool guard_launch_unknown(uint64_t handle)
 
 /* ---- free ---- */
 
-/* Scan every holder of @r. Holders lock held. */
+/* Scan every holder of @r, or of a block in it. Holders lock held. */
 static void scan_holders(struct picture *p, const struct range *r, const struct look *l)
 {
 	uint32_t count = load_relaxed(&r->holders_count);
 
+	if (load_relaxed(&r->inner) != 0) {
+		for (struct exec *e = NULL; (e = table_next(e)) != NULL;)
+			scan(p, e, l);
+		return;
+	}
 	for (uint32_t i = 0; i < count; i++)
 		scan(p, r->holders[i].exec, l);
 }
@@ -476,25 +498,32 @@ struct runners {
 	uint32_t count, cap;
 };
 
+/* Holders lock held. */
+static void runner_add(struct runners *s, struct exec *e)
+{
+	/* Relaxed: a launch in another thread that is not ordered before the unmap is the
+	 * program's race. */
+	uint64_t stream = load_relaxed(&e->last_stream) - 1;
+	uint64_t ticket = load_relaxed(&e->last_ticket);
+
+	if (stream == UINT64_MAX || sync_proven(stream, ticket) ||
+	    pages_grow(&s->list, &s->cap, s->count + 1, sizeof(*s->list)))
+		return;
+	s->list[s->count++] = (struct runner){ e, e->serial, stream, ticket };
+}
+
 /* The holders of @owner whose last launch is not known to be done; what they captured of it is
  * looked at later, for there are few of them and many refs. Holders lock held. */
 static void runners_add(struct runners *s, const struct range *owner)
 {
 	uint32_t count = load_relaxed(&owner->holders_count);
 
-	if (pages_grow(&s->list, &s->cap, s->count + count, sizeof(*s->list)))
-		return;
-	for (uint32_t i = 0; i < count; i++) {
-		struct exec *e = owner->holders[i].exec;
-		/* Relaxed: a launch in another thread that is not ordered before the unmap is
-		 * the program's race. */
-		uint64_t stream = load_relaxed(&e->last_stream) - 1;
-		uint64_t ticket = load_relaxed(&e->last_ticket);
-
-		if (stream == UINT64_MAX || sync_proven(stream, ticket))
-			continue;
-		s->list[s->count++] = (struct runner){ e, e->serial, stream, ticket };
-	}
+	for (uint32_t i = 0; i < count; i++)
+		runner_add(s, owner->holders[i].exec);
+	/* Those of blocks in it; what does not refer to it is sorted out later. */
+	if (load_relaxed(&owner->inner) != 0)
+		for (struct exec *e = NULL; (e = table_next(e)) != NULL;)
+			runner_add(s, e);
 }
 
 /* The stream is busy: with what came later? */

@@ -112,7 +112,7 @@ static struct tag_sequence *count_call(enum tag_call call, struct keep_ticket *t
 	*t = (struct keep_ticket){ .sequence = q };
 	if (q->kind != ARENA_SCRATCH)
 		return NULL;
-	t->number = q->next[call]++;
+	t->number = tag_count(q, call);
 	return q;
 }
 

@@ -9,6 +9,7 @@
 #include "arena/binding.h"
 #include "arena/intern.h"
 #include "arena/kept.h"
+#include "arena/reload.h"
 
 #define NAME_BYTES 256
 
@@ -37,7 +38,7 @@ static struct slot *slot_of(const struct keep_mapping *m, bool kept)
 
 	if (q == NULL || q->kind != ARENA_SCRATCH)
 		return NULL;
-	number = q->next[TAG_ALLOC]++;
+	number = tag_count(q, TAG_ALLOC);
 	tag_slot_name(q, number, name, sizeof(name));
 	s = slot_find(q->arena, name);
 	if (!kept)
@@ -55,7 +56,7 @@ static struct slot *slot_of(const struct keep_mapping *m, bool kept)
 	if (why == NULL) {
 		if (s->base == 0)
 			binding_set(s, m->base);
-		s->touched |= q->reload != 0;
+		s->touched |= reload_open();
 		return s;
 	}
 	tag_misfit(q, &(struct tag_misfit){ .name = intern(name), .slot = s, .bytes = m->bytes },

@@ -30,9 +30,11 @@
 
 struct lease {
 	struct slot *slot;
+	const struct tag_sequence *q; /* that it was served to, the newest */
 	uint32_t users;
-	bool shadow;  /* of the slot; else its live storage */
-	bool dropped; /* a shadow that stage.c is done with */
+	bool shadow;	  /* of the slot; else its live storage */
+	bool dropped;	  /* a shadow that stage.c is done with */
+	uint64_t context; /* the memory's, 0: not known */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -42,13 +44,13 @@ static struct map by_addr;
 
 /* ---- taking ---- */
 
-static struct lease *lease_new(uint64_t addr, struct slot *s, bool shadow)
+static struct lease *lease_new(uint64_t addr, struct slot *s, uint64_t context)
 {
 	struct lease *l = slab_get(&leases);
 
 	if (l == NULL)
 		return NULL;
-	*l = (struct lease){ .slot = s, .shadow = shadow };
+	*l = (struct lease){ .slot = s, .context = context };
 	if (map_put(&by_addr, addr, l) == 0)
 		return l;
 	slab_put(&leases, l);
@@ -56,15 +58,16 @@ static struct lease *lease_new(uint64_t addr, struct slot *s, bool shadow)
 }
 
 /* One more user of the live storage of @s. */
-static bool lease_live(struct slot *s)
+static bool lease_live(struct slot *s, const struct tag_sequence *q)
 {
 	struct lease *l;
 
 	pthread_mutex_lock(&lock);
 	l = map_get(&by_addr, s->base);
 	if (l == NULL)
-		l = lease_new(s->base, s, false);
+		l = lease_new(s->base, s, ledger_context(s->base));
 	if (l != NULL) {
+		l->q = q;
 		l->users++;
 		s->leases++;
 	}
@@ -72,13 +75,16 @@ static bool lease_live(struct slot *s)
 	return l != NULL;
 }
 
-static bool lease_shadow(struct slot *s, uint64_t addr)
+static bool lease_shadow(struct slot *s, const struct tag_sequence *q, uint64_t addr,
+			 uint64_t context)
 {
 	struct lease *l;
 
 	pthread_mutex_lock(&lock);
-	l = lease_new(addr, s, true);
+	l = lease_new(addr, s, context);
 	if (l != NULL) {
+		l->shadow = true;
+		l->q = q;
 		l->users = 1;
 		s->leases++;
 	}
@@ -101,6 +107,7 @@ struct service {
 	char name[NAME_BYTES];
 	struct slot *slot; /* NULL: there is none */
 	bool over;	   /* and the first pass had no such call */
+	uint64_t reload;   /* that is open, and stays so if it is a value; 0: none */
 };
 
 /* The call goes to the driver. Registry lock held. */
@@ -124,9 +131,9 @@ static bool refuse_unlocked(const struct service *v, const char *why)
 /* One more user of the slot's storage. Registry lock held. @return false: no host memory. */
 static bool use_live(const struct service *v, uint64_t *addr)
 {
-	if (!lease_live(v->slot))
+	if (!lease_live(v->slot, v->q))
 		return false;
-	v->slot->touched |= v->q->reload != 0;
+	v->slot->touched |= v->reload != 0;
 	*addr = v->slot->base;
 	return true;
 }
@@ -147,6 +154,9 @@ static bool serve_first(struct service *v, uint64_t *addr)
 	used = v->slot != NULL && v->slot->base == 0;
 	if (used) {
 		binding_set(v->slot, (taken + want->align - 1) & ~(want->align - 1));
+		/* As one that was put at once: its user writes it. */
+		v->slot->restored |= v->reload != 0;
+		v->slot->lost = false;
 		if (use_live(v, addr))
 			why = NULL;
 	} else if (v->slot != NULL) {
@@ -164,19 +174,22 @@ static bool serve_first(struct service *v, uint64_t *addr)
 static bool serve_fresh(struct service *v, uint64_t *addr)
 {
 	const struct tag_request *want = v->want;
+	const struct device_place at = device_place(want->device);
 	uint64_t fresh, old;
 
 	if (device.alloc == NULL || device.alloc(want->bytes, want->device, &fresh) != 0)
 		return refuse_unlocked(v, "no device memory for a shadow");
-	if (!lease_shadow(v->slot, fresh)) {
+	if (!lease_shadow(v->slot, v->q, fresh, at.context)) {
 		device.free(fresh);
 		return refuse_unlocked(v, "no host memory");
 	}
-	ledger_open(&(struct range_desc){
-		.base = fresh, .size_bytes = want->bytes, .kind = RANGE_DEVICE });
+	ledger_open(&(struct range_desc){ .base = fresh,
+					  .size_bytes = want->bytes,
+					  .kind = RANGE_DEVICE,
+					  .context = at.context });
 	registry_lock();
 	old = stage_adopt(v->slot, fresh);
-	v->slot->touched |= v->q->reload != 0;
+	v->slot->touched |= v->reload != 0;
 	registry_unlock();
 	if (old != 0)
 		stage_give_back(v->q->arena, old);
@@ -206,10 +219,10 @@ static void next_call(struct service *v)
 	uint32_t number;
 
 	v->q = tag_current();
-	number = v->q->next[TAG_ALLOC]++;
+	number = tag_count(v->q, TAG_ALLOC);
 	tag_slot_name(v->q, number, v->name, sizeof(v->name));
 	v->slot = slot_find(v->q->arena, v->name);
-	v->over = v->slot == NULL && !tag_fits(v->q, TAG_ALLOC, number);
+	v->over = (v->slot == NULL || v->slot->tentative) && !tag_fits(v->q, TAG_ALLOC, number);
 }
 
 void tag_decline(uint64_t bytes, const char *why)
@@ -222,28 +235,55 @@ void tag_decline(uint64_t bytes, const char *why)
 	registry_unlock();
 }
 
-bool tag_serve(const struct tag_request *want, uint64_t *addr)
+static bool serve(struct service *v, uint64_t *addr)
 {
-	struct service v = { .want = want };
 	const char *why = NULL;
 	bool there, fresh, ok = true;
 
 	registry_lock();
-	next_call(&v);
-	if (v.slot != NULL)
-		why = unlike(&v);
-	else if (v.over)
+	next_call(v);
+	if (tag_strays(v->q))
+		why = "its pass began on the other side of a reload's begin or end";
+	else if (v->over)
 		why = "the first pass had fewer calls";
-	there = v.slot != NULL && v.slot->base != 0;
-	fresh = there && v.q->kind == ARENA_VALUE && reload_open();
-	if (why == NULL && there && !fresh && !use_live(&v, addr))
+	else if (v->slot != NULL && (why = unlike(v)) != NULL &&
+		 tag_slot_renew(v->slot, v->want->bytes, v->want->device))
+		why = NULL;
+	there = v->slot != NULL && v->slot->base != 0;
+	fresh = there && v->q->kind == ARENA_VALUE && v->reload != 0;
+	if (why == NULL && there && !fresh && !use_live(v, addr))
 		why = "no host memory";
 	if (why != NULL)
-		ok = refuse(&v, why);
+		ok = refuse(v, why);
 	registry_unlock();
 	if (!ok || (there && !fresh))
 		return ok;
-	return fresh ? serve_fresh(&v, addr) : serve_first(&v, addr);
+	return fresh ? serve_fresh(v, addr) : serve_first(v, addr);
+}
+
+/* The call has its number, and nothing else: the reload is ending. */
+static bool pass_over(struct service *v)
+{
+	registry_lock();
+	next_call(v);
+	registry_unlock();
+	return false;
+}
+
+bool tag_serve(const struct tag_request *want, uint64_t *addr)
+{
+	struct service v = { .want = want };
+	bool served;
+
+	if (tag_current()->kind != ARENA_VALUE) {
+		v.reload = reload_open() ? reload_id() : 0;
+		return serve(&v, addr);
+	}
+	if (reload_enter_put(&v.reload) != 0)
+		return pass_over(&v);
+	served = serve(&v, addr);
+	reload_leave_put();
+	return served;
 }
 
 /* ---- giving back ---- */
@@ -309,4 +349,57 @@ bool tag_keeps_shadow(uint64_t addr)
 		lease_end(l, addr);
 	pthread_mutex_unlock(&lock);
 	return keeps;
+}
+
+int tag_check_put(const struct slot *s)
+{
+	bool first = s->tentative && reload_open() && s->first_reload == reload_id();
+	uint64_t served = first ? s->base : s->shadow;
+	const struct tag_sequence *q = NULL;
+	const struct lease *l;
+
+	pthread_mutex_lock(&lock);
+	l = served != 0 ? map_get(&by_addr, served) : NULL;
+	if (l != NULL)
+		q = l->q;
+	pthread_mutex_unlock(&lock);
+	if (q == NULL)
+		return ARENA_OK;
+	if (q->thread != 0)
+		return arena_fail(ARENA_E_BUSY,
+				  "slot %s of %s: it is being filled by tag %s of thread %" PRIu32
+				  "; pop the tag and commit the layer first",
+				  interned(s->name), interned(s->arena->path), interned(q->name),
+				  q->thread);
+	return arena_fail(ARENA_E_BUSY,
+			  "slot %s of %s: it is staged by tag %s; commit the layer first",
+			  interned(s->name), interned(s->arena->path), interned(q->name));
+}
+
+/* ---- contexts that are gone ---- */
+
+/* Both locks held. */
+static void lease_died(struct lease *l, uint64_t addr)
+{
+	l->slot->leases -= l->users;
+	if (l->shadow && l->slot->shadow == addr)
+		stage_lost(l->slot);
+	lease_end(l, addr);
+}
+
+void tag_context_gone(uint64_t context)
+{
+	registry_lock();
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; context != 0 && i < by_addr.cap;) {
+		struct lease *l = by_addr.slots[i].value;
+
+		/* A removal fills the place: look at it again. */
+		if (by_addr.slots[i].key != 0 && l->context == context)
+			lease_died(l, by_addr.slots[i].key);
+		else
+			i++;
+	}
+	pthread_mutex_unlock(&lock);
+	registry_unlock();
 }

@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 
+#include "arena/block.h"
 #include "arena/event.h"
 #include "arena/exec.h"
 #include "arena/range.h"
@@ -29,9 +30,10 @@ int ledger_init(void)
 	ledger_holders_lock();
 	if (range_live == NULL) {
 		asleep = index_new();
+		range_blocks = index_new();
 		range_reserved = index_new();
 		range_live = index_new();
-		err = asleep && range_reserved && range_live ? 0 : -ENOMEM;
+		err = asleep && range_blocks && range_reserved && range_live ? 0 : -ENOMEM;
 	}
 	ledger_holders_unlock();
 	return err;
@@ -239,9 +241,56 @@ bool ledger_find(uint64_t addr, struct range_view *out)
 	return range_look(range_live, RANGE_LIVE, addr, out) != 0 && range_view_has(out, addr);
 }
 
+bool ledger_find_inner(uint64_t addr, struct range_view *out)
+{
+	return (index_count(range_blocks) != 0 &&
+		range_look(range_blocks, RANGE_LIVE, addr, out) != 0 &&
+		range_view_has(out, addr)) ||
+	       ledger_find(addr, out);
+}
+
+bool ledger_lives(uint64_t base, uint64_t generation)
+{
+	struct range_view v;
+
+	return (ledger_find(base, &v) && v.generation == generation) ||
+	       (ledger_find_inner(base, &v) && v.generation == generation);
+}
+
+bool ledger_refer(uint64_t addr, struct range_view *out)
+{
+	struct range *r = block_refer(addr);
+
+	if (r == NULL)
+		return ledger_find(addr, out);
+	/* Freed and used again meanwhile, it does not let itself be pinned as what it was. */
+	*out = (struct range_view){
+		.generation = load_relaxed(&r->generation),
+		.range = r,
+		.owner = r,
+		.base = load_relaxed(&r->base),
+		.size_bytes = load_relaxed(&r->size_bytes),
+		.kind = RANGE_BLOCK,
+	};
+	return true;
+}
+
 bool ledger_find_reserved(uint64_t addr, struct range_view *out)
 {
 	return range_look(range_reserved, RANGE_LIVE, addr, out) != 0 && range_view_has(out, addr);
+}
+
+uint64_t ledger_context(uint64_t addr)
+{
+	uint64_t context = 0;
+	struct range_view v;
+
+	if (ledger_find(addr, &v) && ledger_pin(&v)) {
+		if (v.range == v.owner)
+			context = v.range->context;
+		ledger_unpin(v.owner);
+	}
+	return context;
 }
 
 bool ledger_pin(const struct range_view *v)
@@ -264,6 +313,23 @@ static enum range_health mapped_health(struct range *owner, uint64_t addr)
 	return there == owner ? RANGE_HEALTHY : RANGE_IS_REPLACED;
 }
 
+/* A block is there if it lives in a segment that is there. What captures allocated is theirs, dead
+ * or alive. */
+static enum range_health block_health(struct range *r, uint64_t generation, uint64_t addr)
+{
+	/* As in ledger_health(). */
+	bool is_live =
+		load_acquire(&r->state) == RANGE_LIVE && load_relaxed(&r->generation) == generation;
+	struct range *outer = r->outer;
+	enum range_health health = RANGE_HEALTHY;
+
+	if (!is_live && !block_pooled(r) && block_covers(addr))
+		return RANGE_IS_REPLACED;
+	if (outer != NULL)
+		health = ledger_health(outer, load_relaxed(&outer->generation), addr);
+	return is_live || block_pooled(r) || health == RANGE_IS_REPLACED ? health : RANGE_IS_FREED;
+}
+
 enum range_health ledger_health(struct range *owner, uint64_t generation, uint64_t addr)
 {
 	struct range_view v;
@@ -273,6 +339,8 @@ enum range_health ledger_health(struct range *owner, uint64_t generation, uint64
 	bool is_closing = same && state == RANGE_CLOSING;
 	bool is_live = same && state == RANGE_LIVE;
 
+	if (owner->kind == RANGE_BLOCK)
+		return block_health(owner, generation, addr);
 	if (owner->kind == RANGE_RESERVED && (is_live || is_closing))
 		return mapped_health(owner, addr);
 	if (is_live)
@@ -286,13 +354,26 @@ enum range_health ledger_health(struct range *owner, uint64_t generation, uint64
 
 /* ---- content ---- */
 
-void ledger_written(uint64_t addr)
+void ledger_written_extent(uint64_t addr, uint64_t size_bytes)
 {
+	uint64_t last = size_bytes != 0 ? addr + (size_bytes - 1) : addr;
 	struct range_view v;
 
-	/* Should the object be reused meanwhile, one advisory is lost, nothing else. */
-	if (load_relaxed(&ledger_undefined_count) != 0 && ledger_find(addr, &v))
+	if (load_relaxed(&ledger_undefined_count) == 0)
+		return;
+	/* From the last range to the first. Should an object be reused meanwhile, one advisory is
+	 * lost, nothing else. */
+	while (range_look(range_live, RANGE_LIVE, last, &v) != 0 && v.base + v.size_bytes > addr) {
 		range_define(v.range);
+		if (v.base <= addr)
+			return;
+		last = v.base - 1;
+	}
+}
+
+void ledger_written(uint64_t addr)
+{
+	ledger_written_extent(addr, 1);
 }
 
 void ledger_undefine_scope(uint64_t scope)

@@ -11,6 +11,9 @@
  * the owner: unmapping and mapping again at the same address keeps the generation (design rule 3).
  * Every other range is its own owner.
  *
+ * Blocks of a caching allocator lie inside other ranges and are kept apart (block.h): a RANGE_BLOCK
+ * exists only for a block that something refers to.
+ *
  * Threads: any function from any thread; look-ups take no lock. No function calls the driver.
  */
 #ifndef ARENA_LEDGER_H
@@ -32,7 +35,8 @@
 	X(GRAPH, "graph")                                                                     \
 	X(IPC, "ipc")                                                                         \
 	X(GLOBAL, "global")                                                                   \
-	X(RESERVED, "reserved")
+	X(RESERVED, "reserved")                                                               \
+	X(BLOCK, "block")
 
 enum range_kind {
 #define X(id, name) RANGE_##id,
@@ -74,17 +78,23 @@ struct range {
 	_Atomic uint8_t state;		/* enum range_state */
 	/* Set when mapped again under an old generation, cleared by the first write. */
 	_Atomic uint8_t content_undefined;
-	uint8_t pad[5];
+	/* Of a block: captures own it. Of a segment: captures allocate in it (block.h). */
+	_Atomic uint8_t pooled;
+	_Atomic uint32_t inner;		/* blocks in it that have an object of their own */
 	uint64_t context;		/* CUcontext it belongs to, 0: none (survives contexts) */
 
-	uint64_t scope;			/* module of a global, handle of a mapping, else 0 */
+	/* Module of a global, handle of a mapping, capture window of a block (block.c), else 0. */
+	uint64_t scope;
 	uint32_t stack_open;		/* stacks.h id, 0: none */
 	_Atomic uint32_t stack_close;
 	_Atomic uint32_t thread_close;	/* who closed it last */
 	uint32_t holders_cap;
 	struct holder *holders;		/* guarded by the holders lock, as holders_cap */
 	struct range *all_next, *all_prev;	/* list of one kind, guarded by range.c's lock */
-	struct unmapped *unmapped;	/* of a reservation: what was mapped before */
+	union {
+		struct unmapped *unmapped;	/* of a reservation: what was mapped before */
+		struct range *outer;		/* of a block: its segment's owner; pinned */
+	};
 	void *slab_link;		/* the slab's, while the object is free */
 };
 _Static_assert(sizeof(struct range) == 128, "two cache lines");
@@ -164,6 +174,16 @@ void ledger_scope_begin(enum range_kind kind, uint64_t scope, uint32_t stack,
 
 /* @brief Live range that contains @addr. @return false when there is none. Lock-free. */
 bool ledger_find(uint64_t addr, struct range_view *out);
+/* @brief The same, but a block if something refers to it already: the memory's innermost name.
+ * Lock-free. */
+bool ledger_find_inner(uint64_t addr, struct range_view *out);
+/* @brief Is the range at @base that has this generation there, be it a segment or a block in it? */
+bool ledger_lives(uint64_t base, uint64_t generation);
+/* @brief The same as ledger_find() for whoever refers to the memory from now on: the live block
+ * around @addr gets an object, if there is one. May take locks of block.c, which are leaves. */
+bool ledger_refer(uint64_t addr, struct range_view *out);
+/* @brief Context of the live range that contains @addr; 0: of none. Lock-free. */
+uint64_t ledger_context(uint64_t addr);
 /* @brief Live reservation that contains @addr. Lock-free. */
 bool ledger_find_reserved(uint64_t addr, struct range_view *out);
 
@@ -191,10 +211,12 @@ void ledger_release(struct range *owner, struct exec *e);
 
 /*
  * content-undefined: how many live ranges carry it now; hooks of writes look at this one word
- * first. ledger_written clears it on the range that contains @addr.
+ * first. ledger_written clears it on the range that contains @addr, ledger_written_extent on all
+ * that [addr, addr + size_bytes) touches; of 0 bytes the first one counts.
  */
 extern _Atomic uint32_t ledger_undefined_count;
 void ledger_written(uint64_t addr);
+void ledger_written_extent(uint64_t addr, uint64_t size_bytes);
 /* @brief The memory behind every live mapping of @scope (a multicast object's handle) changed. */
 void ledger_undefine_scope(uint64_t scope);
 

@@ -181,6 +181,37 @@ void receipts_count(struct receipt_counts *out)
 	pthread_mutex_unlock(&lock);
 }
 
+bool receipts_arrived(uint32_t layer)
+{
+	const struct source *s;
+	bool arrived;
+
+	pthread_mutex_lock(&lock);
+	s = source_of_layer(layer);
+	while (s && !s->seen_count)
+		s = s->next_of_layer;
+	arrived = s != NULL;
+	pthread_mutex_unlock(&lock);
+	return arrived;
+}
+
+void receipts_doubt(uint32_t layer)
+{
+	pthread_mutex_lock(&lock);
+	for (struct source *s = source_first(); s; s = s->next)
+		if (s->seen_count && (s->layer ? s->layer : s->got_layer) == layer)
+			s->doubted = true;
+	pthread_mutex_unlock(&lock);
+}
+
+void receipts_trust(bool full)
+{
+	pthread_mutex_lock(&lock);
+	for (struct source *s = source_first(); s; s = s->next)
+		s->doubted &= !full && !s->seen_count;
+	pthread_mutex_unlock(&lock);
+}
+
 void receipts_learn(void)
 {
 	pthread_mutex_lock(&lock);
@@ -208,7 +239,10 @@ static bool is_covered(const struct arena_scope *scope, const struct source *s)
 /* Must it arrive? What has no role belongs to all of them, so none of them can demand it. */
 static bool is_demanded(const struct arena_scope *scope, const struct source *s)
 {
-	return s->expected && scope_covers_layer(scope, interned(s->layer)) &&
+	/* Without a manifest, at least what a failed reload may have left half loaded. */
+	if (!s->expected)
+		return s->doubted && !expected_count && scope_full(scope);
+	return scope_covers_layer(scope, interned(s->layer)) &&
 	       scope_covers_source(scope, interned(s->key), interned(s->role)) &&
 	       (s->role || !scope || !scope->role);
 }
@@ -250,7 +284,9 @@ static void compare(struct telling *t, const struct arena_scope *scope, const st
 {
 	if (!s->seen_count) {
 		if (is_demanded(scope, s))
-			tell(t, FINDING_SOURCE_MISSING, s, "nothing arrived");
+			tell(t, FINDING_SOURCE_MISSING, s,
+			     s->expected ? "nothing arrived"
+					 : "nothing arrived since a reload that failed");
 		return;
 	}
 	if (!is_covered(scope, s))
@@ -302,17 +338,24 @@ int manifest_verify(const struct arena_scope *scope, const struct arena *a,
 	return t.err;
 }
 
+bool manifest_demands(const struct arena_scope *scope)
+{
+	bool demanded = false;
+
+	pthread_mutex_lock(&lock);
+	for (const struct source *s = source_first(); s && !demanded; s = s->next)
+		demanded = is_demanded(scope, s);
+	pthread_mutex_unlock(&lock);
+	return demanded;
+}
+
 bool manifest_blind(const struct arena_scope *scope)
 {
-	bool received = false, demanded = false;
+	struct receipt_counts got;
 
 	if (scope_full(scope) || scope->sources_count)
 		return false;
-	pthread_mutex_lock(&lock);
-	for (const struct source *s = source_first(); s && !demanded; s = s->next) {
-		received |= s->seen_count != 0;
-		demanded = is_demanded(scope, s);
-	}
-	pthread_mutex_unlock(&lock);
-	return received && !demanded;
+	receipts_count(&got);
+	/* What arrived has company somewhere. */
+	return (got.sources || manifest_known()) && !manifest_demands(scope);
 }

@@ -34,6 +34,13 @@ void receipts_clear(void);
 /* What arrived in the open reload. */
 struct receipt_counts { uint64_t sources, parts, bytes; };
 void receipts_count(struct receipt_counts *out);
+/* @brief Did a source arrive that the manifest, or the thread's arena, ties to @layer? */
+bool receipts_arrived(uint32_t layer);
+/* @brief The reload failed, the process is unsafe, and no slot of @layer (0: of no layer) shows
+ * when it is repaired: without a manifest, a full reload demands what arrived. */
+void receipts_doubt(uint32_t layer);
+/* @brief A reload passed: what arrived is in doubt no more; after a full one, nothing is. */
+void receipts_trust(bool full);
 /* @brief Make the receipts the manifest, unless one is known or nothing arrived. */
 void receipts_learn(void);
 
@@ -43,9 +50,12 @@ void receipts_learn(void);
  */
 int manifest_verify(const struct arena_scope *scope, const struct arena *a,
 		    struct slot_findings *out);
+/* @brief Must any source arrive under this scope? */
+bool manifest_demands(const struct arena_scope *scope);
 /*
- * @brief Did something arrive that nothing says how to complete: the scope is a part, it does not
- * list its sources, and the manifest projected onto it is empty? Then omissions cannot be seen.
+ * @brief Does nothing say what completes the reload: the scope is a part, it does not list its
+ * sources, and the manifest projected onto it demands none, though there is one, or something
+ * arrived? Then omissions cannot be seen.
  */
 bool manifest_blind(const struct arena_scope *scope);
 

@@ -2,9 +2,12 @@
 /*
  * Objects: made once, by one thread, and the ranges that it allocated meanwhile (object.h).
  *
- * A factory may run for long and ask for anything, so no lock is held while it runs. That it runs
- * is noted in a list that lives on the stacks of the makers; who wants the same object waits for
- * the list to change.
+ * A factory may run for long and ask for anything, so no lock is held while it runs; its thread may
+ * even end in it (pthread_exit(), cancellation), and nothing was made then. That it runs is noted
+ * in a list that lives on the stacks of the makers; who wants the same object is noted in
+ * another one, and waits for the first to change. A thread waits for one object at most, and each
+ * object has one maker, so who waits for whom is a chain; who would close it to a ring does not
+ * wait, and no ring is ever there.
  *
  * Recordings nest: a factory that makes another object is the inner recording's while that one
  * runs, so each range belongs to the innermost object. What was recorded and is dead when the
@@ -18,6 +21,7 @@
 #include <pthread.h>
 
 #include "arena/binding.h"
+#include "arena/block.h"
 #include "arena/intern.h"
 #include "arena/ledger.h"
 #include "arena/reload.h"
@@ -32,7 +36,7 @@ struct recorder {
 };
 static _Thread_local struct recorder *recording __attribute__((tls_model("initial-exec")));
 
-/* A factory that runs. */
+/* A factory that runs, or waits for another one to return. */
 struct maker {
 	struct maker *next;
 	const struct arena *arena;
@@ -41,8 +45,8 @@ struct maker {
 };
 static pthread_mutex_t makers_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t makers_changed = PTHREAD_COND_INITIALIZER;
-static struct maker *makers; /* guarded by makers_lock */
-static uint64_t identities;  /* guarded by the registry lock */
+static struct maker *makers, *waiters; /* guarded by makers_lock */
+static uint64_t identities;	       /* guarded by the registry lock */
 
 /* ---- recording ---- */
 
@@ -71,19 +75,20 @@ static void record_begin(struct recorder *rec)
 	rec->outer = recording;
 	recording = rec;
 	ledger_opened = note;
+	block_watch(true);
 }
 
 static void record_end(struct recorder *rec)
 {
 	uint32_t kept = 0;
 
+	block_watch(false);
 	recording = rec->outer;
 	ledger_opened = recording != NULL ? note : NULL;
 	for (uint32_t i = 0; i < rec->count; i++) {
 		const struct range_mark *m = &rec->ranges[i];
-		struct range_view v;
 
-		if (ledger_find(m->base, &v) && v.base == m->base && v.generation == m->generation)
+		if (ledger_lives(m->base, m->generation))
 			rec->ranges[kept++] = *m;
 	}
 	rec->count = kept;
@@ -94,47 +99,101 @@ static void record_discard(struct recorder *rec)
 	pages_put(rec->ranges, rec->cap * sizeof(*rec->ranges));
 }
 
+/* The thread ends inside the factory. */
+static void record_left(void *rec)
+{
+	record_end(rec);
+	record_discard(rec);
+}
+
 /* ---- one maker at a time ---- */
 
-static bool makes(const struct maker *m, const struct arena *a, uint32_t name)
+static void list_put(struct maker **list, struct maker *m)
 {
-	return m->arena == a && m->name == name;
+	m->next = *list;
+	*list = m;
+}
+
+static void list_remove(struct maker **list, const struct maker *m)
+{
+	while (*list != m)
+		list = &(*list)->next;
+	*list = m->next;
+}
+
+/* The one that makes what @wanted wants; NULL: nobody does. Lock held. */
+static const struct maker *maker_of(const struct maker *wanted)
+{
+	const struct maker *m = makers;
+
+	while (m != NULL && (m->arena != wanted->arena || m->name != wanted->name))
+		m = m->next;
+	return m;
+}
+
+/* What the thread of @m waits for; NULL: for nothing. Lock held. */
+static const struct maker *waiter_of(const struct maker *m)
+{
+	const struct maker *w = waiters;
+
+	while (w != NULL && !pthread_equal(w->thread, m->thread))
+		w = w->next;
+	return w;
+}
+
+/* If @self waited for @m: which factory of its own thread would have to return first? NULL: none.
+ * Lock held. */
+static const struct maker *ring_of(const struct maker *self, const struct maker *m)
+{
+	while (m != NULL && !pthread_equal(m->thread, self->thread)) {
+		const struct maker *w = waiter_of(m);
+
+		m = w != NULL ? maker_of(w) : NULL;
+	}
+	return m;
+}
+
+static int fail_ring(const struct maker *self, const struct maker *own)
+{
+	const char *path = interned(self->arena->path), *name = interned(self->name);
+
+	if (own->arena == self->arena && own->name == self->name)
+		return arena_fail(ARENA_E_BUSY,
+				  "object %s/%s: its factory asks for the object itself; "
+				  "return it first",
+				  path, name);
+	return arena_fail(ARENA_E_BUSY,
+			  "object %s/%s: it is being made by a thread that waits for object %s/%s, "
+			  "which asks for it; get one of them before the other is made",
+			  path, name, interned(own->arena->path), interned(own->name));
 }
 
 /* Wait until nobody else makes what @self wants to make, then note that @self does. */
 static int maker_enter(struct maker *self)
 {
-	const struct maker *m;
+	const struct maker *m, *own = NULL;
+	int cancel;
 
+	/* What waits is in a list, and has the lock when it is woken. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&makers_lock);
-	for (;;) {
-		for (m = makers; m != NULL && !makes(m, self->arena, self->name);)
-			m = m->next;
-		if (m == NULL || pthread_equal(m->thread, self->thread))
-			break;
+	while ((m = maker_of(self)) != NULL && (own = ring_of(self, m)) == NULL) {
+		list_put(&waiters, self);
 		pthread_cond_wait(&makers_changed, &makers_lock);
+		list_remove(&waiters, self);
 	}
-	if (m == NULL) {
-		self->next = makers;
-		makers = self;
-	}
-	pthread_mutex_unlock(&makers_lock);
 	if (m == NULL)
-		return ARENA_OK;
-	return arena_fail(ARENA_E_BUSY,
-			  "object %s/%s: its factory asks for the object itself; "
-			  "return it first",
-			  interned(self->arena->path), interned(self->name));
+		list_put(&makers, self);
+	pthread_mutex_unlock(&makers_lock);
+	pthread_setcancelstate(cancel, NULL);
+	/* Own factories run in this thread, up to its return. */
+	return m == NULL ? ARENA_OK : fail_ring(self, own);
 }
 
-static void maker_leave(struct maker *self)
+static void maker_leave(void *self)
 {
-	struct maker **at = &makers;
-
 	pthread_mutex_lock(&makers_lock);
-	while (*at != self)
-		at = &(*at)->next;
-	*at = self->next;
+	list_remove(&makers, self);
 	pthread_cond_broadcast(&makers_changed);
 	pthread_mutex_unlock(&makers_lock);
 }
@@ -197,7 +256,9 @@ static int make(const struct object_request *q, void **object)
 	int err;
 
 	record_begin(&rec);
+	pthread_cleanup_push(record_left, &rec);
 	err = q->make(q->ctx, &made);
+	pthread_cleanup_pop(0);
 	record_end(&rec);
 	if (err == ARENA_OK && made == NULL)
 		err = arena_fail(ARENA_E_INVALID,
@@ -243,9 +304,10 @@ int object_get(const struct object_request *q, void **object)
 	err = maker_enter(&self);
 	if (err != ARENA_OK)
 		return err;
+	pthread_cleanup_push(maker_leave, &self);
 	/* Somebody may have made it while this thread waited. */
 	if (!look_locked(q, object, &err) && err == ARENA_OK)
 		err = make(q, object);
-	maker_leave(&self);
+	pthread_cleanup_pop(1);
 	return err;
 }

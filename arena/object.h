@@ -5,7 +5,7 @@
  * ranges later, so that a reallocation inside somebody else's object is seen.
  *
  * Threads: any. Two threads that want the same slot get the same object: one makes it, the other
- * waits.
+ * waits. Where factories would wait for each other, the one that asks last is told so instead.
  */
 #ifndef ARENA_OBJECT_H
 #define ARENA_OBJECT_H
@@ -25,8 +25,9 @@ struct object_request {
  * No lock is held while @make runs. It may use slots, tags and other objects, and has to return.
  * @param object out, written on success only.
  * @return 0; ARENA_E_INVALID (the factory set no object), ARENA_E_SPEC (the slot is of another kind
- * or type; nothing changed), ARENA_E_BUSY (the factory asks for the object that it makes),
- * ARENA_E_NOMEM; else what @make returned, and the slot is as it was.
+ * or type; nothing changed), ARENA_E_BUSY (a factory asks for the object that it makes, or for one
+ * whose factory waits, over however many threads, for what it makes), ARENA_E_NOMEM; else what
+ * @make returned, and the slot is as it was.
  */
 int object_get(const struct object_request *q, void **object);
 

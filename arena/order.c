@@ -108,7 +108,7 @@ static struct order *order_new(const struct device_copy *ops, uint32_t count, ui
 	store_relaxed(&o->state, ORDER_BEGUN);
 	store_relaxed(&o->pins, 1);
 	for (uint32_t i = 0; ok && i < count; i++)
-		if (ledger_find(ops[i].dst, &v))
+		if (ledger_find_inner(ops[i].dst, &v))
 			ok = add_owner(o, &v);
 	if (ok)
 		return o;
@@ -238,7 +238,7 @@ static void reap(void)
 	}
 }
 
-/* @stream waits for earlier publications of what @with rewrites. */
+/* @stream waits for earlier publications of what @with rewrites (NULL: of whatever). */
 static void follow_queued(const struct order *with, uint64_t stream)
 {
 	struct order *o;
@@ -248,6 +248,11 @@ static void follow_queued(const struct order *with, uint64_t stream)
 		order_follow(o, stream);
 		order_put(o);
 	}
+}
+
+void order_follow_all(uint64_t stream)
+{
+	follow_queued(NULL, stream);
 }
 
 /* ---- launches in flight ---- */
@@ -306,6 +311,18 @@ void order_departed(const struct exec *e)
 	departed.count = kept;
 	if (!runners_add(&departed, &r))
 		counter_bump(&launcher_lost);
+}
+
+void order_context_gone(uint64_t context)
+{
+	uint32_t kept = 0;
+
+	ledger_holders_lock();
+	for (uint32_t i = 0; i < departed.count; i++)
+		if (departed.list[i].context != context)
+			departed.list[kept++] = departed.list[i];
+	departed.count = kept;
+	ledger_holders_unlock();
 }
 
 static bool collect(const struct order *o, struct runners *s)

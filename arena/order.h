@@ -42,11 +42,16 @@ void order_abandon(struct order *o);
 bool order_done(struct order *o);
 /* @brief Let @stream wait for them; waits on the host when the device refuses. */
 void order_follow(struct order *o, uint64_t stream);
+/* @brief The same for every publication that is queued. */
+void order_follow_all(uint64_t stream);
 void order_get(struct order *o);
 void order_put(struct order *o);
 
 /* @brief A launch that is marked, inside the launcher (launcher.h): wait for its turn. */
 void order_launch(struct exec *e, uint64_t stream);
+
+/* @brief What was launched in @context is over; its execs are closed. No lock held. */
+void order_context_gone(uint64_t context);
 
 /* ---- for exec.c, holders lock held ---- */
 

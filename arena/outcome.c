@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arena/binding.h"
+#include "arena/infer.h"
 #include "arena/intern.h"
 #include "arena/slab.h"
 #include "arena/tag.h"
@@ -20,7 +22,7 @@ int reload_verify(const struct reload *r, const struct arena *a, struct slot_fin
 	int err = snapshot_verify(r->before, a, out);
 
 	if (!err)
-		err = tag_verify(a, out);
+		err = tag_verify(r->before, a, out);
 	if (!err)
 		err = manifest_verify(r->scope, a, out);
 	slot_findings_normalise(out);
@@ -50,77 +52,221 @@ const struct slot_finding *findings_blocking(const struct slot_findings *f)
 
 /* ---- layers that were not committed ---- */
 
-static enum touched slot_touched(const struct slot *s)
+static bool is_staged(const struct slot *s)
 {
-	if (s->shadow)
-		return TOUCHED_STAGED;
-	/* What is no value has nothing to publish. */
-	return s->touched && s->kind == ARENA_VALUE ? TOUCHED_VALUE : TOUCHED_NOT;
+	return s->shadow != 0;
 }
 
-/* The slot that was touched most; NULL: none was. */
-static const struct slot *most_touched(const struct arena *a)
+static bool is_lost(const struct slot *s)
 {
-	enum touched most = TOUCHED_NOT;
-	const struct slot *found = NULL;
-
-	for (const struct slot *s = a->slots; s; s = s->next)
-		if (slot_touched(s) > most) {
-			most = slot_touched(s);
-			found = s;
-		}
-	return found;
+	return s->lost;
 }
 
-enum touched reload_touched(const struct arena *a)
+static bool is_direct(const struct slot *s)
 {
-	const struct slot *s = most_touched(a);
-	enum touched most = s ? slot_touched(s) : TOUCHED_NOT;
-
-	return most < TOUCHED_VALUE && (a->committed || a->refused) ? TOUCHED_VALUE : most;
+	return s->direct;
 }
 
-/*
- * What is to be said of a layer that the end finds like this: NULL, or the text and how bad it
- * is. Registry lock held.
- */
-static const char *judge_layer(const struct reload *r, const struct arena *a, const struct slot *s,
-			       enum severity *severity)
+static bool is_bound(const struct slot *s)
 {
-	bool covered = scope_covers_layer(r->scope, interned(a->path));
-	enum touched most = s ? slot_touched(s) : TOUCHED_NOT;
+	return s->kind == ARENA_BOUND && !slot_is_scratch(s);
+}
 
-	*severity = SEVERITY_ERROR;
-	if (covered && a->in_doubt && !a->committed && scope_full(r->scope) && reload_unsafe())
-		return "in doubt since an earlier reload failed, and not committed";
-	if (most == TOUCHED_STAGED && covered)
-		return "a value was staged, but the layer was not committed: it is discarded";
-	*severity = SEVERITY_WARN;
-	if (most == TOUCHED_STAGED)
-		return "a value was staged outside the declared scope: it is discarded";
-	if (a->committed || a->refused || !covered)
+static bool is_value(const struct slot *s)
+{
+	return s->kind == ARENA_VALUE;
+}
+
+static bool is_put(const struct slot *s)
+{
+	return s->touched && s->kind == ARENA_VALUE;
+}
+
+static bool is_reached(const struct slot *s)
+{
+	return is_staged(s) || is_put(s) || (s->touched && is_bound(s));
+}
+
+static bool is_changed(const struct slot *s)
+{
+	/* What is loaded in place, nobody sees. */
+	return s->direct || (is_bound(s) && (s->touched || s->arena->received));
+}
+
+static bool is_restorable(const struct slot *s)
+{
+	return s->base != 0 && (s->kind == ARENA_VALUE || is_bound(s));
+}
+
+/* A value of an earlier reload. */
+static bool is_left(const struct slot *s)
+{
+	return s->kind == ARENA_VALUE && s->base != 0 && !s->touched && !s->tentative;
+}
+
+/* Does any graph refer to its memory? Registry lock held. */
+static bool is_captured(const struct slot *s)
+{
+	struct exec_query q = { .old_execs = 0 };
+	bool captured;
+
+	ledger_holders_lock();
+	captured = binding_extent(s, s->binding, &q.old) &&
+		   (exec_answer(&q, 1) != 0 || q.old_execs != 0);
+	ledger_holders_unlock();
+	return captured;
+}
+
+/* Made by a pass that was in vain, and nobody reads it. */
+static bool is_in_vain(const struct slot *s)
+{
+	return s->tentative && !s->touched && !is_captured(s);
+}
+
+/* See outcome_unrestored(); what has no storage is the verification's. */
+static bool is_unrestored(const struct slot *s)
+{
+	if (!is_restorable(s) || is_in_vain(s))
+		return false;
+	if (s->kind == ARENA_BOUND)
+		return !s->touched && !s->arena->received;
+	if (s->lost)
+		return true;
+	return !s->restored && !(s->touched && s->first_reload == reload_id());
+}
+
+/* NULL: none is. */
+static const struct slot *first_slot(const struct arena *a, bool (*is)(const struct slot *))
+{
+	const struct slot *s = a->slots;
+
+	while (s && !is(s))
+		s = s->next;
+	return s;
+}
+
+bool outcome_reached(const struct arena *a)
+{
+	return a->committed || a->refused || a->received || first_slot(a, is_reached);
+}
+
+const struct slot *outcome_unrestored(const struct arena *a)
+{
+	return first_slot(a, is_unrestored);
+}
+
+bool outcome_restorable(const struct arena *a)
+{
+	return first_slot(a, is_restorable);
+}
+
+uint32_t outcome_lost(const struct arena *a, const struct slot **slot, uint32_t *more)
+{
+	uint32_t name = 0, count = 0;
+
+	*slot = first_slot(a, is_lost);
+	for (const struct slot *s = *slot; s; s = s->next)
+		count += s->lost;
+	for (const struct missed *m = a->missed; m; m = m->next, count++)
+		name = m->name;
+	*more = count ? count - 1 : 0;
+	return *slot ? (*slot)->name : name;
+}
+
+/* What is to be said of a layer as the end finds it. */
+struct judgement {
+	const struct slot *slot;
+	uint32_t name; /* of a slot that could not be made */
+	enum severity severity;
+	const char *text; /* NULL: nothing */
+};
+
+/* Has this reload to repair what was lost before it? What only sources or a role were declared
+ * for need not be of this layer. */
+static bool is_due(const struct reload *r, const struct arena *a)
+{
+	return scope_full(r->scope) || r->scope->layers_count || outcome_reached(a);
+}
+
+/* Sources came, but no value. A commit may say that they were for what is bound. */
+static bool is_unput(const struct arena *a)
+{
+	return a->received && !first_slot(a, is_put) && first_slot(a, is_value) &&
+	       !(a->committed && first_slot(a, is_bound));
+}
+
+/* The same of a layer that is not complete, but not wrong either. */
+static const char *judge_part(const struct reload *r, const struct arena *a, struct judgement *j)
+{
+	const struct slot *put = first_slot(a, is_put);
+
+	j->severity = SEVERITY_WARN;
+	j->slot = a->committed ? first_slot(a, is_left) : put;
+	if (!put || !j->slot || (a->committed && !scope_full(r->scope)))
 		return NULL;
-	return most == TOUCHED_VALUE ? "a value was put, but the layer was not committed" : NULL;
+	return a->committed ? "it keeps an earlier value, while others of its layer were put: put "
+			      "it too, or declare what is reloaded"
+			    : "a value was put, but the layer was not committed";
+}
+
+/* The first of these that holds. Registry lock held. */
+static const char *judge_covered(const struct reload *r, const struct arena *a, struct judgement *j)
+{
+	uint32_t more;
+
+	j->severity = SEVERITY_ERROR;
+	if (a->in_doubt && scope_full(r->scope) && reload_unsafe() &&
+	    (j->slot = outcome_unrestored(a)) != NULL)
+		return j->slot->kind == ARENA_BOUND
+			       ? "in doubt since an earlier reload failed: bind it again, or "
+				 "receive the layer's sources"
+			       : "in doubt since an earlier reload or put failed: put it again, "
+				 "and commit";
+	if ((j->slot = first_slot(a, is_staged)) != NULL)
+		return "a value was staged, but the layer was not committed: it is discarded";
+	if (a->refused) /* it has failed the reload, and said why */
+		return NULL;
+	if ((j->name = outcome_lost(a, &j->slot, &more)) != 0 && is_due(r, a))
+		return "its newest put failed or was dropped: put it again, and commit";
+	j->name = 0;
+	j->slot = NULL;
+	if (is_unput(a))
+		return "sources were received, but nothing was put: put what they give, and commit";
+	return judge_part(r, a, j);
+}
+
+/* The same outside the declared scope. */
+static const char *judge_outside(const struct arena *a, struct judgement *j)
+{
+	j->severity = SEVERITY_ERROR;
+	if ((j->slot = first_slot(a, is_direct)) != NULL)
+		return "a value was put directly outside the declared scope: it cannot be taken "
+		       "back; declare the layer, or stage";
+	j->severity = SEVERITY_WARN;
+	j->slot = first_slot(a, is_staged);
+	return j->slot ? "a value was staged outside the declared scope: it is discarded" : NULL;
 }
 
 /* Count it; of a reload that was not aborted, tell too. @return 0 or != 0: no memory. */
 static int check_layer(const struct reload *r, struct arena *a, struct reload_outcome *out)
 {
-	struct slot_finding f = { .kind = FINDING_UNCOMMITTED };
-	const char *wrong;
+	struct slot_finding f = { .kind = FINDING_UNCOMMITTED, .path = a->path };
+	struct judgement j = { .slot = NULL };
 
 	registry_lock();
-	f.slot = most_touched(a);
-	wrong = judge_layer(r, a, f.slot, &f.severity);
+	j.text = scope_covers_layer(r->scope, interned(a->path)) ? judge_covered(r, a, &j)
+								 : judge_outside(a, &j);
 	out->layers_refused += a->refused;
 	out->layers_committed += a->committed && !a->refused;
-	out->layers_open += wrong != NULL;
+	out->layers_open += j.text != NULL;
+	out->changed |= a->committed || first_slot(a, is_changed);
 	registry_unlock();
-	if (!wrong || out->aborted)
+	if (!j.text || out->aborted)
 		return 0;
-	f.path = a->path;
-	f.name = f.slot ? f.slot->name : 0;
-	f.detail = intern(wrong);
+	f.severity = j.severity;
+	f.slot = j.slot;
+	f.name = j.slot ? j.slot->name : j.name;
+	f.detail = intern(j.text);
 	return slot_findings_add(&out->findings, &f);
 }
 
@@ -156,9 +302,35 @@ static int compare(const struct reload *r, struct reload_outcome *out)
 	return err;
 }
 
+/* One that the scope lists, but that neither an arena nor the manifest has; NULL: none. */
+static const char *unknown_layer(const struct arena_scope *scope)
+{
+	for (uint32_t i = 0; scope && i < scope->layers_count; i++) {
+		struct arena_scope one = ARENA_SCOPE_INIT;
+		struct arena *a = reload_next_arena(NULL);
+
+		one.layers = &scope->layers[i];
+		one.layers_count = 1;
+		while (a && !scope_covers_layer(&one, interned(a->path)))
+			a = reload_next_arena(a);
+		if (!a && !manifest_demands(&one))
+			return scope->layers[i];
+	}
+	return NULL;
+}
+
+static const char *why_unknown(const char *layer)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "the scope lists layer %.160s, which nothing belongs to",
+		 layer);
+	return interned(intern(text));
+}
+
 static void judge(const struct reload *r, bool seen_all, struct reload_outcome *out)
 {
-	const char *gap;
+	const char *gap, *layer;
 
 	if (findings_blocking(&out->findings) || out->layers_refused)
 		out->verdict = RELOAD_FAIL;
@@ -170,6 +342,9 @@ static void judge(const struct reload *r, bool seen_all, struct reload_outcome *
 	} else if (manifest_blind(r->scope)) {
 		out->verdict = RELOAD_UNPROVEN;
 		out->why = "the manifest says nothing about this scope";
+	} else if ((layer = unknown_layer(r->scope)) != NULL) {
+		out->verdict = RELOAD_UNPROVEN;
+		out->why = why_unknown(layer);
 	} else if (reload_gap && (gap = reload_gap()) != NULL) {
 		out->verdict = RELOAD_UNPROVEN;
 		out->why = gap;
@@ -190,6 +365,7 @@ void outcome_diagnose(const struct reload *r, bool aborted, struct reload_outcom
 	err = compare(r, out);
 	for (struct arena *a = reload_next_arena(NULL); a; a = reload_next_arena(a))
 		err |= check_layer(r, a, out);
+	err |= infer_end(&out->findings);
 	slot_findings_normalise(&out->findings);
 	judge(r, !err, out);
 }
@@ -198,8 +374,8 @@ void outcome_flush(uint64_t generation, struct reload_outcome *out)
 {
 	bool failed = out->verdict == RELOAD_FAIL;
 
-	/* A layer that was published has new values, however the others ended. */
-	if (failed && !out->layers_committed)
+	/* Live values may be new, however the reload ended. */
+	if (failed && !out->changed)
 		return;
 	if (caches_flush(generation + !failed, &out->findings) && !failed) {
 		out->verdict = RELOAD_UNPROVEN;
@@ -208,6 +384,14 @@ void outcome_flush(uint64_t generation, struct reload_outcome *out)
 	slot_findings_normalise(&out->findings);
 	if (findings_blocking(&out->findings))
 		out->verdict = RELOAD_FAIL;
+}
+
+void outcome_stale(struct reload_outcome *out)
+{
+	/* The verdict is as bad as it gets already. */
+	if (out->changed)
+		caches_stale(&out->findings);
+	slot_findings_normalise(&out->findings);
 }
 
 void reload_outcome_free(struct reload_outcome *o)

@@ -20,14 +20,23 @@ struct reload {
 	struct layer_commit *layers;	/* those whose commit was tried */
 };
 
-/* How deep a reload went into a layer, committed or not. */
-enum touched {
-	TOUCHED_NOT,
-	TOUCHED_VALUE,		/* a value was put at once, or published */
-	TOUCHED_STAGED,		/* a value waits for a commit */
-};
-/* Registry lock held. */
-enum touched reload_touched(const struct arena *a);
+/* @brief Did the reload do anything in the layer that leaves its values in doubt, if it fails
+ * half way? Registry lock held. */
+bool outcome_reached(const struct arena *a);
+/*
+ * @brief The first slot that the open reload did not restore; NULL: the layer is whole. A value is
+ * restored when it was published, written at once, or new; what is bound, when it was bound
+ * again, or a source of its layer was received. Registry lock held.
+ */
+const struct slot *outcome_unrestored(const struct arena *a);
+/* @brief Has it slots by which that can be told? Registry lock held. */
+bool outcome_restorable(const struct arena *a);
+/*
+ * @brief Values of @a that were put, and are neither live nor staged, in the open reload or before.
+ * @param slot out: of the first; NULL: it could not be made. @param more out: how many others.
+ * @return the first one's name, 0: none. Registry lock held.
+ */
+uint32_t outcome_lost(const struct arena *a, const struct slot **slot, uint32_t *more);
 
 /* @brief The arena after @a, NULL starts and ends. Takes the registry lock. */
 struct arena *reload_next_arena(struct arena *a);
@@ -49,5 +58,7 @@ int commit_run(const struct reload *r, struct layer_commit *l, uint64_t stream,
 void outcome_diagnose(const struct reload *r, bool aborted, struct reload_outcome *out);
 /* @brief Flush the dependent caches, unless nothing has changed under them. */
 void outcome_flush(uint64_t generation, struct reload_outcome *out);
+/* @brief In an abort nothing is flushed: name those that nobody acknowledged. */
+void outcome_stale(struct reload_outcome *out);
 
 #endif

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "arena/derived.h"
 #include "arena/device.h"
 #include "arena/intern.h"
 #include "arena/order.h"
@@ -19,17 +20,6 @@
 
 #define POLL_NS 20000 /* a put takes about as long */
 
-/* What a publication, or a discard, took from the slots of one arena. */
-struct batch {
-	struct arena *arena;
-	struct slot **slots;
-	struct device_copy *ops;
-	uint32_t count, cap;
-	struct writer *writers;
-	uint32_t writers_count, writers_cap;
-	bool mixed; /* slots of two devices */
-};
-
 /* ---- taking all shadows of an arena ---- */
 
 static void batch_free(struct batch *b)
@@ -37,6 +27,7 @@ static void batch_free(struct batch *b)
 	pages_put(b->slots, b->cap * sizeof(*b->slots));
 	pages_put(b->ops, b->cap * sizeof(*b->ops));
 	pages_put(b->writers, b->writers_cap * sizeof(*b->writers));
+	pages_put(b->temps, b->temps_cap * sizeof(*b->temps));
 }
 
 /* Registry lock held. @return false: no memory. */
@@ -69,6 +60,7 @@ static bool batch_take(struct batch *b, struct arena *a)
 		b->ops[b->count] = (struct device_copy){ s->base, s->shadow, s->spec.bytes };
 		b->slots[b->count++] = s;
 		s->shadow = 0;
+		s->lost |= b->lost;
 		stage_count(-s->spec.bytes);
 	}
 	if (ok && a->stage != NULL) {
@@ -104,6 +96,13 @@ static bool restore_writers(struct batch *b)
 	return ok;
 }
 
+static void temps_give_back(struct batch *b, struct order *after)
+{
+	for (uint32_t i = 0; i < b->temps_count; i++)
+		stage_give(b->arena, b->temps[i], after);
+	b->temps_count = 0;
+}
+
 /* As if it had never been taken; a slot that was staged again meanwhile keeps the newer bytes. */
 static void batch_restore(struct batch *b)
 {
@@ -111,10 +110,13 @@ static void batch_restore(struct batch *b)
 
 	registry_lock();
 	ok = restore_writers(b);
-	for (uint32_t i = 0; ok && i < b->count; i++) {
+	for (uint32_t i = 0; i < b->count; i++) {
 		struct slot *s = b->slots[i];
 
 		if (s->shadow != 0)
+			continue;
+		s->lost |= !ok;
+		if (!ok)
 			continue;
 		s->shadow = b->ops[i].src;
 		b->ops[i].src = 0;
@@ -124,12 +126,25 @@ static void batch_restore(struct batch *b)
 	for (uint32_t i = 0; i < b->count; i++)
 		if (b->ops[i].src != 0)
 			stage_give(b->arena, b->ops[i].src, NULL);
+	temps_give_back(b, NULL);
+}
+
+/* What the live values are now; a slot that was staged again meanwhile is not lost. */
+static void batch_settle(const struct batch *b, bool published)
+{
+	registry_lock();
+	for (uint32_t i = 0; i < b->count; i++) {
+		b->slots[i]->restored = published;
+		b->slots[i]->lost |= !published && b->slots[i]->shadow == 0;
+	}
+	registry_unlock();
 }
 
 static void batch_give_back(struct batch *b, struct order *after)
 {
 	for (uint32_t i = 0; i < b->count; i++)
 		stage_give(b->arena, b->ops[i].src, after);
+	temps_give_back(b, after);
 }
 
 /* The same without memory for a batch. */
@@ -141,8 +156,10 @@ static void drop_each(struct arena *a)
 	s = a->slots;
 	registry_unlock();
 	while (s != NULL) {
-		stage_drop(s);
+		bool had = stage_drop(s);
+
 		registry_lock();
+		s->lost |= had;
 		s = s->next;
 		registry_unlock();
 	}
@@ -150,7 +167,7 @@ static void drop_each(struct arena *a)
 
 void stage_discard(struct arena *a)
 {
-	struct batch b = { .arena = NULL };
+	struct batch b = { .lost = true };
 
 	if (batch_take(&b, a))
 		batch_give_back(&b, NULL);
@@ -161,28 +178,38 @@ void stage_discard(struct arena *a)
 
 /* ---- publication ---- */
 
+/* @stream waits for what @w has queued. @return 0 or -errno. */
+static int follow_writer(const struct writer *w, uint64_t stream)
+{
+	enum sync_state state = stage_writer_state(w);
+	bool mine = w->thread == stage_thread(), is_named = w->stream > device.shared_streams;
+	uint64_t fence;
+	int err;
+
+	if (state == SYNC_DONE)
+		return 0;
+	if (state == SYNC_QUEUED && w->stream == stream && (mine || is_named))
+		return 0;
+	/* A stream that is gone, or another thread's of a shared name, can only be waited for with
+	 * all others. */
+	if (state == SYNC_QUEUED && (mine || is_named))
+		err = device.fence(w->stream, &fence);
+	else
+		err = device.fence_context(w->context, &fence);
+	if (err == 0) {
+		err = device.wait(fence, stream);
+		device.fence_free(fence);
+	}
+	return err;
+}
+
 /* @stream waits for what is still being written to the shadows. @return 0 or -errno. */
 static int follow_writers(const struct batch *b, uint64_t stream)
 {
 	int err = 0;
 
-	for (uint32_t i = 0; err == 0 && i < b->writers_count; i++) {
-		const struct writer *w = &b->writers[i];
-		bool mine = w->thread == stage_thread();
-		uint64_t fence;
-
-		if (w->stream == stream && (mine || stream > device.shared_streams))
-			continue;
-		/* Another thread's stream of a shared name can only be waited for as a whole. */
-		if (mine || w->stream > device.shared_streams)
-			err = device.fence(w->stream, &fence);
-		else
-			err = device.fence_context(0, &fence);
-		if (err == 0) {
-			err = device.wait(fence, stream);
-			device.fence_free(fence);
-		}
-	}
+	for (uint32_t i = 0; err == 0 && i < b->writers_count; i++)
+		err = follow_writer(&b->writers[i], stream);
 	return err;
 }
 
@@ -240,23 +267,58 @@ static int publish(struct batch *b, uint64_t stream, struct order **out)
 	return err == -EREMOTEIO ? stage_fail_unsafe(b->arena, err) : fail_publish(b, err, stream);
 }
 
-int stage_publish(struct arena *a, uint64_t stream)
+/* What follows from what was taken. @return 0, or an error: nothing may be published. */
+static int derive(struct batch *b, uint64_t stream, struct slot_findings *found)
+{
+	int err;
+
+	if (!derived_due(b->arena))
+		return ARENA_OK;
+	err = follow_writers(b, stream);
+	if (err)
+		return fail_publish(b, err, stream);
+	/* Sources, and what is checked, may be live values. */
+	order_follow_all(stream);
+	return derived_run(b, stream, found);
+}
+
+/* @found NULL: without derivations. */
+static int publish_all(struct batch *b, uint64_t stream, struct slot_findings *found)
+{
+	struct order *o = NULL;
+	int err = found != NULL ? derive(b, stream, found) : ARENA_OK;
+
+	if (!err && b->count != 0)
+		err = publish(b, stream, &o);
+	if (err == ARENA_OK || err == ARENA_E_UNSAFE) {
+		batch_settle(b, err == ARENA_OK);
+		batch_give_back(b, o);
+	} else {
+		batch_restore(b);
+	}
+	order_put(o);
+	return err;
+}
+
+int stage_commit(struct arena *a, uint64_t stream, struct slot_findings *found, uint64_t *bytes)
 {
 	struct batch b = { .arena = NULL };
-	struct order *o = NULL;
-	int err = ARENA_OK;
+	int err;
 
-	if (!batch_take(&b, a)) {
-		batch_free(&b);
-		return fail_publish(&b, -ENOMEM, stream);
-	}
-	if (b.count != 0)
-		err = publish(&b, stream, &o);
-	if (err == ARENA_OK || err == ARENA_E_UNSAFE)
-		batch_give_back(&b, o);
+	if (batch_take(&b, a))
+		err = publish_all(&b, stream, found);
 	else
-		batch_restore(&b);
-	order_put(o);
+		err = fail_publish(&b, -ENOMEM, stream);
+	*bytes = 0;
+	for (uint32_t i = 0; !err && i < b.count; i++)
+		*bytes += b.ops[i].bytes;
 	batch_free(&b);
 	return err;
+}
+
+int stage_publish(struct arena *a, uint64_t stream)
+{
+	uint64_t bytes;
+
+	return stage_commit(a, stream, NULL, &bytes);
 }

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "arena/block.h"
 #include "arena/event.h"
 #include "arena/exec.h"
 #include "arena/range.h"
@@ -36,7 +37,7 @@ static struct kind_list lists[RANGE_KIND_COUNT];
 static _Atomic uint64_t generations;
 static pthread_mutex_t holders_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-struct index *range_live, *range_reserved;
+struct index *range_live, *range_reserved, *range_blocks;
 struct range_counts range_counts;
 _Atomic uint32_t ledger_undefined_count;
 _Thread_local void (*ledger_opened)(const struct range *r)
@@ -49,7 +50,9 @@ const char *range_kind_name(enum range_kind kind)
 
 static struct index *index_for(const struct range *r)
 {
-	return r->kind == RANGE_RESERVED ? range_reserved : range_live;
+	return r->kind == RANGE_RESERVED ? range_reserved
+	       : r->kind == RANGE_BLOCK	 ? range_blocks
+					 : range_live;
 }
 
 static uint32_t thread_id(void)
@@ -77,6 +80,7 @@ struct range *range_new(const struct range_desc *d, struct range *owner)
 	store_relaxed(&r->owner, owner != NULL ? owner : r);
 	store_relaxed(&r->kind, (uint8_t)d->kind);
 	store_relaxed(&r->content_undefined, 0);
+	store_relaxed(&r->pooled, 0);
 	r->context = d->context;
 	r->scope = d->scope;
 	r->stack_open = d->stack;
@@ -92,7 +96,7 @@ struct range *range_new(const struct range_desc *d, struct range *owner)
 /* The last pin is gone: nobody can come back, for range_pin() refuses 0. */
 static void reuse(struct range *r)
 {
-	struct range *owner = r->owner;
+	struct range *owner = r->owner, *outer = r->kind == RANGE_BLOCK ? r->outer : NULL;
 
 	store_relaxed(&r->state, RANGE_FREE_OBJECT);
 	/* Pairs with the second load in range_look(). */
@@ -100,10 +104,18 @@ static void reuse(struct range *r)
 	pages_put(r->holders, r->holders_cap * sizeof(*r->holders));
 	r->holders = NULL;
 	r->holders_cap = 0;
-	vmm_forget(r);
+	if (r->kind == RANGE_BLOCK)
+		r->outer = NULL;
+	else
+		vmm_forget(r);
 	slab_put(&objects, r);
 	if (owner != r)
 		range_unpin(owner);
+	if (outer != NULL) {
+		/* Its holders are gone: who closes the segment does not miss them. */
+		add_relaxed(&outer->inner, -1u);
+		range_unpin(outer);
+	}
 }
 
 bool range_pin(struct range *r, uint64_t generation)
@@ -167,6 +179,8 @@ static void delist(struct range *r)
 
 void ledger_read_counters(struct ledger_counters *out)
 {
+	struct block_counters blocks;
+
 	out->dropped = load_relaxed(&range_counts.dropped);
 	out->overlaps = load_relaxed(&range_counts.overlaps);
 	out->refused_frees = load_relaxed(&range_counts.refused);
@@ -184,6 +198,9 @@ void ledger_read_counters(struct ledger_counters *out)
 		out->bytes_by_kind[k] = l->bytes;
 		spin_unlock(&l->lock);
 	}
+	block_read_counters(&blocks);
+	out->live_by_kind[RANGE_BLOCK] = blocks.live;
+	out->bytes_by_kind[RANGE_BLOCK] = blocks.bytes;
 }
 
 /* ---- open and close ---- */
@@ -208,6 +225,18 @@ bool range_enter(struct range *r)
 		   .size_bytes = r->size_bytes, .serial = r->generation,
 		   .what = range_kind_name(r->kind), .stack = r->stack_open);
 	return go_live(r);
+}
+
+bool range_enter_block(struct range *r)
+{
+	if (index_insert(range_blocks, r) != 0) {
+		counter_bump(&range_counts.dropped);
+		range_unpin(r);
+		return false;
+	}
+	/* Pairs with the loads of state in look-ups and in exec.c. */
+	store_release(&r->state, RANGE_LIVE);
+	return true;
 }
 
 bool range_claim(struct range *r)
@@ -277,6 +306,9 @@ void range_gone(struct range *r, bool tell)
 		vmm_note_unmapped(r);
 	else if (tell && held)
 		guard_freed(r, stack);
+	/* What is unmapped may be mapped again with the blocks that are in it. */
+	if (r->kind != RANGE_MAPPED)
+		block_forget(r->base, r->size_bytes);
 	range_unpin(r);
 }
 
@@ -408,7 +440,7 @@ bool range_mark_holders(struct range *owner)
 	 * as in ledger_hold() the count comes before the holder's look at the state.
 	 */
 	fence_seq_cst();
-	if (load_relaxed(&owner->holders_count) == 0)
+	if (load_relaxed(&owner->holders_count) == 0 && load_relaxed(&owner->inner) == 0)
 		return false;
 	ledger_holders_lock();
 	exec_mark_holders(owner);

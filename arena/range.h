@@ -12,11 +12,13 @@
 #define ARENA_RANGE_H
 
 #include "index.h"
+#include "infer.h"
 #include "ledger.h"
 
 /* Set by ledger_init(), constant after it. */
 extern struct index *range_live;	/* all kinds but reservations */
 extern struct index *range_reserved;	/* reservations */
+extern struct index *range_blocks;	/* blocks that something refers to (block.h) */
 
 /* Rare events, see struct ledger_counters. */
 struct range_counts { counter_t overlaps, dropped, refused, unknown, invented; };
@@ -33,11 +35,16 @@ static inline struct range *range_told(struct range *r)
 {
 	if (__builtin_expect(ledger_opened != NULL, 0))
 		ledger_opened(r);
+	infer_born((enum range_kind)r->kind, r->base, r->size_bytes, r->stack_open);
 	return r;
 }
 
 bool range_pin(struct range *r, uint64_t generation);
 void range_unpin(struct range *r);
+
+/* @brief The same as range_enter() for the object of a block, which is in no list; it ends in
+ * block.c. @return false: no memory, @r is gone. */
+bool range_enter_block(struct range *r);
 
 /* @brief live -> closing. @return false when somebody else did. */
 bool range_claim(struct range *r);
@@ -59,7 +66,7 @@ void range_gone(struct range *r, bool tell);
  */
 struct range *range_mapping(struct range *owner, uint64_t addr);
 
-/* @brief Mark the execs that hold @owner, if any do. */
+/* @brief Mark the execs that hold @owner, or a block in it, if any may. */
 bool range_mark_holders(struct range *owner);
 
 /*

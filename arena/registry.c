@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arena/intern.h"
@@ -26,6 +27,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The rest is guarded by it. */
 static struct slab arenas = SLAB_INIT(struct arena);
 static struct slab slots = SLAB_INIT(struct slot);
+static struct slab misses = SLAB_INIT(struct missed);
 static struct map by_path, by_name;
 static struct arena *first, *last;
 
@@ -109,6 +111,37 @@ struct slot *slot_find(struct arena *a, const char *name)
 	return id != 0 ? map_get(&by_name, key_of(a, id)) : NULL;
 }
 
+/* The link to the miss of @name in @a; where it would be appended, if there is none. */
+static struct missed **miss_find(struct arena *a, uint32_t name)
+{
+	struct missed **link = &a->missed;
+
+	while (*link != NULL && (*link)->name != name)
+		link = &(*link)->next;
+	return link;
+}
+
+void slot_miss(struct arena *a, const char *name)
+{
+	uint32_t id = intern(name);
+	struct missed *m = id != 0 && *miss_find(a, id) == NULL ? slab_get(&misses) : NULL;
+
+	if (m == NULL)
+		return;
+	*m = (struct missed){ .name = id, .next = a->missed };
+	a->missed = m;
+}
+
+static void miss_end(struct arena *a, uint32_t name)
+{
+	struct missed **link = miss_find(a, name), *m = *link;
+
+	if (m == NULL)
+		return;
+	*link = m->next;
+	slab_put(&misses, m);
+}
+
 struct slot *slot_add(struct arena *a, const char *name, enum arena_kind kind,
 		      const struct arena_spec *spec)
 {
@@ -134,6 +167,7 @@ struct slot *slot_add(struct arena *a, const char *name, enum arena_kind kind,
 		a->slots = s;
 	a->slots_tail = s;
 	a->slots_count++;
+	miss_end(a, id);
 	return s;
 }
 
@@ -263,6 +297,68 @@ static int spec_dims(struct arena_spec *s)
 	return ARENA_OK;
 }
 
+/*
+ * Bytes of an element: "<f4" of NumPy, where the number counts bytes (of "U" characters of 4), or
+ * "bfloat16" of PyTorch, where it counts bits, and smaller ones share a byte as a pair.
+ * @return 0: not known, and then nothing can be said about the extent.
+ */
+static uint64_t item_bytes(const char *dtype)
+{
+	static const char *const words[] = { "bfloat", "bits", "bool",	"complex", "float",
+					     "int",    "qint", "quint", "uint" };
+	size_t letters = strcspn(dtype, "0123456789");
+	uint64_t number = strtoul(dtype + letters, NULL, 10);
+
+	if (strcmp(dtype, "bool") == 0)
+		return 1;
+	if (number == 0 || number > 1024)
+		return 0;
+	if (strchr("<>|=", dtype[0]) != NULL)
+		return letters == 2 ? number * (dtype[1] == 'U' ? 4 : 1) : 0;
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (strlen(words[i]) == letters && strncmp(dtype, words[i], letters) == 0)
+			return (number + 7) / 8;
+	return 0;
+}
+
+/* Elements from the first to the last one. @return false: more than 64 bits count. */
+static bool count_extent(const struct arena_spec *s, uint64_t *elements)
+{
+	uint64_t distance = 0, step;
+
+	*elements = 0;
+	for (uint32_t i = 0; i < s->ndim; i++) {
+		uint64_t stride = (uint64_t)s->strides[i];
+
+		if (s->strides[i] < 0)
+			stride = -stride;
+		if (s->shape[i] == 0)
+			return true;
+		if (__builtin_mul_overflow((uint64_t)s->shape[i] - 1, stride, &step) ||
+		    __builtin_add_overflow(distance, step, &distance))
+			return false;
+	}
+	*elements = distance + 1;
+	return true;
+}
+
+/* The shape has to lie in the bytes. It need not fill them: padding is a part of the slot. */
+static int spec_fits(const struct arena_spec *s)
+{
+	uint64_t item = item_bytes(s->dtype), extent;
+
+	if (s->ndim == 0 || item == 0)
+		return ARENA_OK;
+	if (!count_extent(s, &extent) || __builtin_mul_overflow(extent, item, &extent))
+		return arena_fail(ARENA_E_INVALID, "spec.strides: more bytes than 64 bits count");
+	if (extent <= s->bytes)
+		return ARENA_OK;
+	return arena_fail(ARENA_E_INVALID,
+			  "spec.bytes: %" PRIu64 ", but shape, strides and dtype '%s' take %" PRIu64
+			  "; tell what is right, or no shape",
+			  s->bytes, s->dtype, extent);
+}
+
 int spec_read(const struct arena_spec *in, struct arena_spec *out)
 {
 	int err = spec_copy(in, out);
@@ -284,5 +380,6 @@ int spec_read(const struct arena_spec *in, struct arena_spec *out)
 	err = spec_name("dtype", out->dtype, sizeof(out->dtype));
 	if (!err)
 		err = spec_name("layout", out->layout, sizeof(out->layout));
-	return err ? err : spec_dims(out);
+	err = err ? err : spec_dims(out);
+	return err ? err : spec_fits(out);
 }

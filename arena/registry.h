@@ -31,7 +31,17 @@ struct slot {
 	uint64_t first_reload;		/* reload id in which it first appeared, 0: outside any */
 	uint32_t leases;		/* tagged users of the storage that are alive (tag.h) */
 	uint64_t shadow;		/* device address of what is staged; 0: nothing */
+	bool tentative;			/* a value tag made it in a reload, and its layer was not
+					 * committed since: if that reload failed it is as if
+					 * it were not there, until it is served again (tag.h) */
 	bool touched;			/* put or acquired in the open reload */
+	bool direct;			/* and written at once, past the commit */
+	bool restored;			/* and whole: published, or written at once */
+	bool lost;			/* a put failed, or what was staged was dropped, in this
+					 * reload or before it; until it is put again its layer is
+					 * not published */
+	uint32_t kept;			/* 1 + its mark in the snapshot of a reload that found it
+					 * wrong (snapshot_keep()); 0: it was not wrong */
 	struct range_mark *ranges;	/* object slots: what its factory allocated */
 	uint32_t ranges_count, ranges_cap;
 	struct binding *bindings;	/* current ones and those it has left, newest first;
@@ -40,6 +50,12 @@ struct slot {
 };
 
 struct binding;
+
+/* A value that was put, in a reload, into a slot that could not be made: lost. */
+struct missed {
+	uint32_t name;			/* interned */
+	struct missed *next;
+};
 
 /* @brief Has it no value, so that it may move while its old memory lives (design rule 5)? */
 static inline bool slot_is_scratch(const struct slot *s)
@@ -57,9 +73,14 @@ struct arena {
 	uint32_t slots_count;
 	struct storage *storage;	/* storage.h */
 	struct stage *stage;		/* stage.h; NULL: nothing was ever staged */
-	bool committed;			/* in the open reload */
-	bool refused;			/* its commit ended with findings */
-	bool in_doubt;			/* half loaded by a reload that failed (reload.c) */
+	struct derivation *derivations;	/* derived.h, in order of declaration */
+	struct missed *missed;		/* newest first */
+	uint64_t changes;		/* of what slots are bound to; under the holders lock */
+	bool committed;			/* in the open reload, whole or half */
+	bool committing;		/* now: no value tag may be pushed (tag.h) */
+	bool refused;			/* its newest commit ended with findings */
+	bool received;			/* a source, in the open reload; guarded by reload.c */
+	bool in_doubt;			/* half loaded, by a reload or put that failed */
 	struct arena *next;		/* all arenas, in order of registration */
 };
 
@@ -71,6 +92,9 @@ struct arena *registry_first(void);
 struct slot *slot_find(struct arena *a, const char *name);
 struct slot *slot_add(struct arena *a, const char *name, enum arena_kind kind,
 		      const struct arena_spec *spec);	/* NULL: no memory */
+/* @brief A value is lost with the slot @name, which could not be made; until it is added. Without
+ * memory it is forgotten. */
+void slot_miss(struct arena *a, const char *name);
 /* @brief Is @b acceptable where @a stands? (bytes, dtype, shape, strides, device, layout) */
 bool spec_equal(const struct arena_spec *a, const struct arena_spec *b);
 /* @brief "bytes=.. dtype=.. shape=[..] ..." into @buf, as snprintf(). */

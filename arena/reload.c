@@ -4,11 +4,13 @@
  *
  * The lock guards the state below and is never held while something is called out. What a
  * commit reads of the open reload - scope, snapshot - does not change before the last commit has
- * left, which end and abort wait for. struct layer_commit of a layer belongs to the thread that
- * commits it, and to the one that closes the reload.
+ * left, which end and abort wait for. A put is claimed as a commit is, so that what it stages or
+ * writes is wholly before, in, or after a reload. struct layer_commit of a layer belongs to the
+ * thread that commits it, and to the one that closes the reload.
  *
- * Threads: any. Lock order: this lock before the lock of manifest.c; the registry lock is never
- * taken under it, because reload_open() and reload_id() are asked under the registry lock.
+ * Threads: any. Lock order: this lock, and the registry lock, before the lock of manifest.c; the
+ * registry lock is never taken under this one, because reload_open() and reload_id() are asked
+ * under it.
  */
 #include "arena/reload.h"
 
@@ -17,7 +19,9 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "arena/block.h"
 #include "arena/exec.h"
+#include "arena/infer.h"
 #include "arena/intern.h"
 #include "arena/outcome.h"
 #include "arena/slab.h"
@@ -28,10 +32,13 @@ bool reload_accepts_unproven;
 const char *(*reload_gap)(void);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t commits_done = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* opened, or the last one has left */
 static enum { CLOSED, OPENING, OPEN, CLOSING } state;
-static uint32_t commits;      /* running now */
-static struct reload current; /* the open one; its id is kept until the next begin */
+static uint32_t committing, putting; /* threads that are at it now */
+static struct reload current;	     /* the open one; its id is kept until the next begin */
+/* Of the newest reload, if it found slots that are not what graphs were captured with; touched
+ * only while a reload is being opened or closed. */
+static struct arena_snapshot *kept;
 
 /* Written under the lock, read without: nothing is ordered by them. */
 static _Atomic bool is_open;
@@ -94,26 +101,32 @@ static int begin_claim(void)
 		err = arena_fail(ARENA_E_BUSY,
 				 "reload %" PRIu64 " is open, reloads do not nest: end or abort it",
 				 current.id);
-	else
+	if (!err) {
 		current = (struct reload){ .id = current.id + 1 };
-	state = err ? state : OPENING;
+		state = OPENING;
+		while (putting)
+			pthread_cond_wait(&changed, &lock);
+	}
 	pthread_mutex_unlock(&lock);
 	return err;
 }
 
-/* Nothing of an earlier reload counts in this one. */
+/* Nothing of an earlier reload counts in this one, but what was put then and is lost since. */
 static void begin_reset(void)
 {
+	for (struct arena *a = reload_next_arena(NULL); a; a = reload_next_arena(a))
+		stage_discard(a);
 	registry_lock();
 	for (struct arena *a = registry_first(); a; a = a->next) {
-		a->committed = a->refused = false;
+		a->committed = a->refused = a->received = false;
 		for (struct slot *s = a->slots; s; s = s->next)
-			s->touched = false;
+			s->touched = s->direct = s->restored = false;
 	}
 	registry_unlock();
 	receipts_clear();
 	caches_begin();
 	stage_peak_reset();
+	infer_begin();
 }
 
 int reload_begin(const struct arena_scope *scope, uint64_t *id)
@@ -123,7 +136,7 @@ int reload_begin(const struct arena_scope *scope, uint64_t *id)
 	if (err)
 		return err;
 	err = scope_copy(scope, &current.scope);
-	if (!err && snapshot_take(&current.before))
+	if (!err && snapshot_take(kept, &current.before))
 		err = arena_fail(ARENA_E_NOMEM, "reload: no host memory for the snapshot");
 	if (err)
 		scope_free(current.scope);
@@ -135,8 +148,10 @@ int reload_begin(const struct arena_scope *scope, uint64_t *id)
 	if (!err) {
 		store_relaxed(&shown_id, current.id);
 		store_relaxed(&is_open, true);
+		block_watch(true);
 		*id = current.id;
 	}
+	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 	return err;
 }
@@ -155,14 +170,46 @@ static int check_open(const char *what)
 
 int reload_receive(const char *key, uint64_t part, uint64_t bytes)
 {
+	struct arena *layer = scope_current();
 	int err;
 
 	pthread_mutex_lock(&lock);
 	err = check_open("receive");
 	if (!err)
-		err = receipt_add(scope_current(), key, part, bytes);
+		err = receipt_add(layer, key, part, bytes);
+	if (!err && layer)
+		layer->received = true;
 	pthread_mutex_unlock(&lock);
 	return err;
+}
+
+/* ---- puts ---- */
+
+int reload_enter_put(uint64_t *id)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&lock);
+	while (state == OPENING)
+		pthread_cond_wait(&changed, &lock);
+	if (state == CLOSING) {
+		err = arena_fail(ARENA_E_BUSY,
+				 "put: reload %" PRIu64 " is ending: put after it has ended",
+				 current.id);
+	} else {
+		*id = state == OPEN ? current.id : 0;
+		putting++;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+void reload_leave_put(void)
+{
+	pthread_mutex_lock(&lock);
+	if (--putting == 0)
+		pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
 }
 
 /* ---- commit ---- */
@@ -218,8 +265,9 @@ static int commit_enter(struct arena *a, struct layer_commit **out)
 				interned(a->path));
 	}
 	if (!err) {
+		a->received |= receipts_arrived(a->path);
 		l->busy = true;
-		commits++;
+		committing++;
 		*out = l;
 	}
 	pthread_mutex_unlock(&lock);
@@ -231,8 +279,8 @@ static void commit_leave(struct layer_commit *l, uint64_t published_bytes)
 	pthread_mutex_lock(&lock);
 	l->busy = false;
 	current.published_bytes += published_bytes;
-	if (--commits == 0)
-		pthread_cond_broadcast(&commits_done);
+	if (--committing == 0)
+		pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -251,21 +299,32 @@ int reload_commit(struct arena *a, uint64_t stream)
 
 /* ---- end and abort ---- */
 
-static int close_claim(uint64_t id)
+/* Receipts that came outside of their layer; nothing arrives any more. */
+static void close_receipts(void)
+{
+	registry_lock();
+	for (struct arena *a = registry_first(); a; a = a->next)
+		a->received |= receipts_arrived(a->path);
+	registry_unlock();
+}
+
+static int close_claim(const char *what, uint64_t id)
 {
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = check_open("end");
+	err = check_open(what);
 	if (!err && id != current.id)
 		err = arena_fail(ARENA_E_UNKNOWN, "reload %" PRIu64 " is not open: %" PRIu64 " is",
 				 id, current.id);
 	if (!err) {
-		state = CLOSING; /* no commit begins any more */
-		while (commits)
-			pthread_cond_wait(&commits_done, &lock);
+		state = CLOSING; /* no commit and no put begins any more */
+		while (committing || putting)
+			pthread_cond_wait(&changed, &lock);
 	}
 	pthread_mutex_unlock(&lock);
+	if (!err)
+		close_receipts();
 	return err;
 }
 
@@ -274,15 +333,21 @@ static void close_doubts(bool passed)
 {
 	registry_lock();
 	for (struct arena *a = registry_first(); a; a = a->next) {
-		if (passed && a->committed)
+		if (passed && outcome_unrestored(a) == NULL)
 			a->in_doubt = false;
-		else if (!passed && reload_unsafe() && reload_touched(a) >= TOUCHED_VALUE)
+		else if (!passed && reload_unsafe() && outcome_reached(a))
 			a->in_doubt = true;
+		if (!passed && reload_unsafe() && !outcome_restorable(a))
+			receipts_doubt(a->path);
 	}
 	registry_unlock();
+	if (passed)
+		receipts_trust(scope_full(current.scope));
+	else if (reload_unsafe())
+		receipts_doubt(0);
 }
 
-static void close_release(void)
+static void close_release(const struct slot_findings *found)
 {
 	struct layer_commit *l;
 
@@ -294,7 +359,10 @@ static void close_release(void)
 		pages_put(l, sizeof(*l));
 	}
 	stage_trim();
-	snapshot_free(current.before);
+	snapshot_free(kept);
+	kept = snapshot_keep(current.before, found) ? current.before : NULL;
+	if (kept == NULL)
+		snapshot_free(current.before);
 	receipts_clear();
 }
 
@@ -318,18 +386,19 @@ static void close_finish(struct reload_outcome *out)
 	out->generation = reload_generation();
 	out->shadow_peak_bytes = stage_peak_bytes();
 	out->scope = current.scope;
-	close_release();
+	close_release(&out->findings);
 	out->end_ns = now_ns();
 	pthread_mutex_lock(&lock);
 	store_relaxed(&last_verdict, out->verdict);
 	store_relaxed(&is_open, false);
+	block_watch(false);
 	state = CLOSED;
 	pthread_mutex_unlock(&lock);
 }
 
 int reload_end(uint64_t id, struct reload_outcome *out)
 {
-	int err = close_claim(id);
+	int err = close_claim("end", id);
 
 	if (err)
 		return err;
@@ -341,11 +410,12 @@ int reload_end(uint64_t id, struct reload_outcome *out)
 
 int reload_abort(uint64_t id, const char *why, struct reload_outcome *out)
 {
-	int err = close_claim(id);
+	int err = close_claim("abort", id);
 
 	if (err)
 		return err;
 	outcome_diagnose(&current, true, out);
+	outcome_stale(out);
 	out->why = interned(intern(why));
 	out->verdict = RELOAD_FAIL;
 	close_finish(out);

@@ -30,8 +30,26 @@ uint64_t reload_id(void);
 int reload_receive(const char *key, uint64_t part, uint64_t bytes);
 
 /*
+ * @brief A value is about to be staged, served to a value tag, or written at once: begin, end and
+ * abort wait until reload_leave_put(), so that it belongs to one reload as a whole, or to none.
+ * @param id out: the open reload, whose commit publishes what is staged; 0: none is open, there is
+ * only the live storage.
+ * @return 0; ARENA_E_BUSY: the reload is ending, and nothing is claimed. One that is just being
+ * opened is waited for. Claims do not nest, and are short. Not under the registry lock.
+ */
+int reload_enter_put(uint64_t *id);
+void reload_leave_put(void);
+/* @brief Inside a claim: the value of @s from @src, into a shadow, or at once: if it is @direct, or
+ * no reload is open. @return as stage.h; after ARENA_E_UNSAFE the process is. */
+int reload_put(struct slot *s, uint64_t src, bool direct, uint64_t stream);
+/* @brief Inside a claim: a put failed before it had a slot @name of @a that fits. In a reload its
+ * value is lost, as that of a put which fails later. */
+void reload_put_failed(struct arena *a, const char *name);
+
+/*
  * @brief Verify @a, publish what is staged in it, verify again.
- * @return 0; ARENA_E_REFUSED: a finding, nothing was published and what was staged is dropped;
+ * @return 0; ARENA_E_REFUSED: a finding, nothing was published and what was staged is dropped; all
+ * of it must be put again before the layer is published in this reload;
  * ARENA_E_SCOPE; ARENA_E_BUSY: no reload is open, this layer is being committed, or as
  * stage_publish(); ARENA_E_NOMEM, ARENA_E_DEVICE, ARENA_E_SPEC: nothing changed, try again.
  * When it has failed half way the process is unsafe: ARENA_E_UNSAFE, or _REFUSED and _NOMEM from
@@ -48,6 +66,7 @@ struct reload_outcome {
 	uint64_t id, generation;
 	enum reload_verdict verdict;
 	bool aborted, unsafe;			/* unsafe: the process, from now on */
+	bool changed;				/* live values may be new */
 	const char *why;			/* of an abort or unproven, never freed; "" */
 	struct slot_findings findings;		/* model-wide, with the layers' own */
 	struct slot_findings only_layers, only_model;	/* what one of the two sets lacks */
@@ -69,7 +88,8 @@ static inline bool reload_outcome_fails(const struct reload_outcome *o)
  * ARENA_E_UNKNOWN: another one is. Then nothing changed and *out is not written.
  */
 int reload_end(uint64_t id, struct reload_outcome *out);
-/* @brief The same checks as a diagnosis; nothing is flushed, the process is unsafe.
+/* @brief The same checks as a diagnosis; nothing is flushed, but where values have changed, caches
+ * that nobody acknowledged are named as stale. The process is unsafe.
  * @param why the caller's own error, kept as it is; may be NULL. */
 int reload_abort(uint64_t id, const char *why, struct reload_outcome *out);
 void reload_outcome_free(struct reload_outcome *o);
@@ -86,8 +106,9 @@ int cache_register(const char *name, arena_flush_fn flush, void *ctx);
 int cache_flushed(const char *name);
 /* @brief Each cache: is it flushed for the open or the last reload? Its lock is held meanwhile. */
 void caches_tell(void (*tell)(void *to, const char *name, bool flushed), void *to);
-/* For reload.c: forget the acknowledgements; flush all, and tell who was not. */
+/* For reload.c: forget the acknowledgements; flush all, and tell who was not; only tell. */
 void caches_begin(void);
 int caches_flush(uint64_t generation, struct slot_findings *out);
+int caches_stale(struct slot_findings *out);
 
 #endif

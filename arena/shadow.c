@@ -3,8 +3,9 @@
  * Job: memory for shadows (shadow.h).
  *
  * Invariants: a block is in one set while one of its shadows is in use, else among the spare
- * ones. It is spoilt when a shadow was dropped unpublished: a write may still be on its way, so it
- * only goes back to the device, which waits for it.
+ * ones. It is spoilt when a shadow was dropped unpublished: a write may still be on its way; or
+ * when two publications read it: the newer may be done first. Then it only goes back to the device,
+ * which waits for it.
  *
  * Threads: any. Guarded by the registry lock; the device is asked without it.
  */
@@ -26,9 +27,10 @@
 struct shadow_block {
 	struct shadow_block *next;
 	uint64_t addr, bytes, used;
-	int32_t device;
+	struct device_place at;
 	uint32_t live; /* shadows in use */
 	bool spoilt;
+	bool read;	     /* by the publication below, since it was empty */
 	struct order *after; /* newest publication that read from it; pinned, NULL: none */
 };
 
@@ -43,25 +45,27 @@ static uint64_t round_up(uint64_t n, uint64_t unit)
 /* ---- taking ---- */
 
 /* The smallest of a list with room. Registry lock held. */
-static struct shadow_block **find_room(struct shadow_block **list, int32_t ordinal, uint64_t bytes)
+static struct shadow_block **find_room(struct shadow_block **list, const struct device_place *here,
+				       uint64_t bytes)
 {
 	struct shadow_block **best = NULL;
 
 	for (struct shadow_block **at = list; *at != NULL; at = &(*at)->next)
-		if ((*at)->device == ordinal && (*at)->bytes - (*at)->used >= bytes &&
+		if (device_place_same(&(*at)->at, here) && (*at)->bytes - (*at)->used >= bytes &&
 		    (best == NULL || (*at)->bytes < (*best)->bytes))
 			best = at;
 	return best;
 }
 
 /* Registry lock held. @return the block, now of @set; NULL: no room anywhere. */
-static struct shadow_block *place(struct shadow_set *set, int32_t ordinal, uint64_t bytes)
+static struct shadow_block *place(struct shadow_set *set, const struct device_place *here,
+				  uint64_t bytes)
 {
-	struct shadow_block **at = find_room(&set->blocks, ordinal, bytes), *b;
+	struct shadow_block **at = find_room(&set->blocks, here, bytes), *b;
 
 	if (at != NULL)
 		return *at;
-	at = find_room(&spare, ordinal, bytes);
+	at = find_room(&spare, here, bytes);
 	if (at == NULL)
 		return NULL;
 	b = *at;
@@ -72,7 +76,7 @@ static struct shadow_block *place(struct shadow_set *set, int32_t ordinal, uint6
 }
 
 /* One more spare block, for @bytes. */
-static int block_new(int32_t ordinal, uint64_t bytes)
+static int block_new(const struct device_place *here, uint64_t bytes)
 {
 	struct shadow_block *b = slab_get(&blocks);
 	int err;
@@ -81,12 +85,12 @@ static int block_new(int32_t ordinal, uint64_t bytes)
 		return -ENOMEM;
 	*b = (struct shadow_block){
 		.bytes = bytes < LARGE_BYTES ? BLOCK_BYTES : round_up(bytes, GRANULE_BYTES),
-		.device = ordinal,
+		.at = *here,
 	};
-	err = device.alloc(b->bytes, ordinal, &b->addr);
+	err = device.alloc(b->bytes, here->device, &b->addr);
 	if (err != 0 && b->bytes > round_up(bytes, GRANULE_BYTES)) {
 		b->bytes = round_up(bytes, GRANULE_BYTES);
-		err = device.alloc(b->bytes, ordinal, &b->addr);
+		err = device.alloc(b->bytes, here->device, &b->addr);
 	}
 	if (err != 0) {
 		slab_put(&blocks, b);
@@ -102,6 +106,7 @@ static int block_new(int32_t ordinal, uint64_t bytes)
 int shadow_take(struct shadow_set *set, int32_t ordinal, uint64_t bytes, uint64_t stream,
 		uint64_t *addr)
 {
+	const struct device_place here = device_place(ordinal);
 	struct order *after = NULL;
 	struct shadow_block *b;
 	int err;
@@ -109,9 +114,9 @@ int shadow_take(struct shadow_set *set, int32_t ordinal, uint64_t bytes, uint64_
 	bytes = round_up(bytes, ALIGN_BYTES);
 	registry_lock();
 	/* What another thread makes of a new spare block is not ours to know: try again. */
-	while ((b = place(set, ordinal, bytes)) == NULL) {
+	while ((b = place(set, &here, bytes)) == NULL) {
 		registry_unlock();
-		err = block_new(ordinal, bytes);
+		err = block_new(&here, bytes);
 		if (err)
 			return err;
 		registry_lock();
@@ -139,6 +144,7 @@ static void retire(struct shadow_block **at)
 	*at = b->next;
 	/* A spoilt one stays full, so that it is not taken. */
 	b->used = b->spoilt ? b->bytes : 0;
+	b->read = false;
 	b->next = spare;
 	spare = b;
 }
@@ -155,9 +161,11 @@ bool shadow_give(struct shadow_set *set, uint64_t addr, struct order *after)
 	if (b != NULL && after == NULL) {
 		b->spoilt = true;
 	} else if (b != NULL && b->after != after) {
+		b->spoilt |= b->read;
 		before = b->after;
 		order_get(after);
 		b->after = after;
+		b->read = true;
 	}
 	if (b != NULL && --b->live == 0)
 		retire(at);
@@ -180,6 +188,41 @@ void shadow_trim(void)
 			return;
 		order_put(b->after);
 		device.free(b->addr);
+		slab_put(&blocks, b);
+	}
+}
+
+/* ---- contexts that are gone ---- */
+
+void shadow_take_dead(struct shadow_set *set, uint64_t context, struct shadow_block **dead)
+{
+	struct shadow_block **at = set != NULL ? &set->blocks : &spare, *b;
+
+	while ((b = *at) != NULL) {
+		if (b->at.context != context) {
+			at = &b->next;
+			continue;
+		}
+		*at = b->next;
+		b->next = *dead;
+		*dead = b;
+	}
+}
+
+bool shadow_is_dead(const struct shadow_block *dead, uint64_t addr)
+{
+	while (dead != NULL && addr - dead->addr >= dead->bytes)
+		dead = dead->next;
+	return dead != NULL;
+}
+
+void shadow_bury(struct shadow_block *dead)
+{
+	struct shadow_block *b;
+
+	while ((b = dead) != NULL) {
+		dead = b->next;
+		order_put(b->after);
 		slab_put(&blocks, b);
 	}
 }

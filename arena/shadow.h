@@ -30,4 +30,10 @@ bool shadow_give(struct shadow_set *set, uint64_t addr, struct order *after);
 /* @brief What is not in use goes back to the device; waits for it. */
 void shadow_trim(void);
 
+/* @brief Take the blocks of a dead context out of @set (NULL: the spare ones), into the list
+ * @dead. Registry lock held. */
+void shadow_take_dead(struct shadow_set *set, uint64_t context, struct shadow_block **dead);
+bool shadow_is_dead(const struct shadow_block *dead, uint64_t addr);	/* in one of them? */
+void shadow_bury(struct shadow_block *dead);				/* forget them */
+
 #endif

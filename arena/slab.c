@@ -48,18 +48,19 @@ static void *map(size_t size_bytes)
 	return p;
 }
 
-/* A chunk that can be one huge page: a million ranges are few TLB entries then. */
-static char *map_huge(void)
+/* Memory that can be huge pages: a million ranges are few TLB entries then.
+ * @param size_bytes a multiple of CHUNK_MAX_BYTES. */
+static char *map_huge(size_t size_bytes)
 {
-	char *p = map(2 * CHUNK_MAX_BYTES), *start;
+	char *p = map(size_bytes + CHUNK_MAX_BYTES), *start;
 	int saved = errno;
 
 	if (p == NULL)
 		return NULL;
 	start = p + (-(uintptr_t)p & (CHUNK_MAX_BYTES - 1));
 	unmap(p, (size_t)(start - p));
-	unmap(start + CHUNK_MAX_BYTES, (size_t)(p + CHUNK_MAX_BYTES - start));
-	madvise(start, CHUNK_MAX_BYTES, MADV_HUGEPAGE);
+	unmap(start + size_bytes, (size_t)(p + CHUNK_MAX_BYTES - start));
+	madvise(start, size_bytes, MADV_HUGEPAGE);
 	errno = saved;
 	return start;
 }
@@ -100,7 +101,7 @@ static void *take(struct slab *s)
 static __attribute__((cold, noinline)) void *slab_get_slow(struct slab *s)
 {
 	size_t size_bytes = chunk_bytes(s);
-	char *chunk = size_bytes == CHUNK_MAX_BYTES ? map_huge() : map(size_bytes);
+	char *chunk = size_bytes == CHUNK_MAX_BYTES ? map_huge(size_bytes) : map(size_bytes);
 	void *object;
 
 	if (chunk == NULL)
@@ -175,7 +176,7 @@ void *pages_get(size_t size_bytes)
 	if (size_bytes > PTRDIFF_MAX)
 		return NULL;
 	if (room_bytes > CLASS_MAX_BYTES)
-		return map(room_bytes);
+		return room_bytes % CHUNK_MAX_BYTES == 0 ? map_huge(room_bytes) : map(room_bytes);
 	p = slab_get(class_of(room_bytes));
 	return p != NULL ? memset(p, 0, room_bytes) : NULL;
 }

@@ -22,8 +22,11 @@ struct slot_finding {
 	uint64_t old_base, new_base;
 	uint64_t old_generation, new_generation;
 	struct arena_spec old_spec, new_spec;
+	uint32_t old_stack, new_stack;	/* who allocated the memory there; 0: not known */
+	uint32_t old_closed;		/* who freed the old one; 0: nobody */
 	uint32_t detail;		/* interned text */
 	uint32_t execs_count;		/* live execs that hold the old binding */
+	bool inferred;			/* of no slot: infer.h paired what died and what came */
 };
 struct slot_findings {
 	struct slot_finding *list;
@@ -44,12 +47,21 @@ int slot_findings_minus(const struct slot_findings *a, const struct slot_finding
  * @return length as snprintf(). */
 size_t slot_finding_text(const struct slot_finding *f, char *buf, size_t buf_bytes);
 
-/* @brief Every slot of every arena. @return 0 or ARENA_E_NOMEM, with a message. */
-int snapshot_take(struct arena_snapshot **out);
+/*
+ * @brief Every slot of every arena, as it is now; those that snapshot_keep() found wrong as they
+ * were in @older (NULL: none), until they are so again or no graph needs it.
+ * @return 0 or ARENA_E_NOMEM, with a message.
+ */
+int snapshot_take(const struct arena_snapshot *older, struct arena_snapshot **out);
+/* @brief Note the slots of @s that errors in @found say are not what they were, for the next
+ * snapshot_take(). @return are there any? */
+bool snapshot_keep(const struct arena_snapshot *s, const struct slot_findings *found);
 void snapshot_free(struct arena_snapshot *s);	/* may be NULL */
 /* @brief Compare the slots of @a (NULL: of all arenas) with the snapshot; findings are appended.
  * @return 0 or ARENA_E_NOMEM, with a message. */
 int snapshot_verify(const struct arena_snapshot *s, const struct arena *a,
 		    struct slot_findings *out);
+/* @brief How many misfits of tags there had been when it was taken (tag.h). */
+uint64_t snapshot_misfits(const struct arena_snapshot *s);
 
 #endif

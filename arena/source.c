@@ -112,7 +112,7 @@ void source_sweep(void)
 	struct source **link = &newest, *s;
 
 	while ((s = *link)) {
-		if (s->expected || s->seen_count) {
+		if (s->expected || s->seen_count || s->doubted) {
 			link = &s->next;
 			continue;
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sources: one object per (layer, key) with both sides, the entry of the manifest and the
- * receipts of the open reload; it lives until it has neither. Private to manifest.c, whose lock
- * guards every call.
+ * receipts of the open reload, or a doubt about earlier ones; it lives until it has none. Private
+ * to manifest.c, whose lock guards every call.
  */
 #ifndef ARENA_SOURCE_H
 #define ARENA_SOURCE_H
@@ -13,6 +13,8 @@
 struct source {
 	uint32_t layer, key, role;	/* interned; layer 0: of none, role 0: of none */
 	uint32_t got_layer;		/* of the newest receipt */
+	bool doubted;			/* its newest receipts are of a reload that failed, and
+					 * no slot tells whether they matter */
 	bool expected;			/* in the manifest: */
 	uint64_t parts, bytes;		/* 0: not told */
 	uint64_t got_bytes, again;	/* received; parts that came once more */
@@ -33,7 +35,7 @@ int source_room(struct source *s);
 /* @brief Note a part; there is room. */
 void source_receive(struct source *s, uint32_t layer, uint64_t part, uint64_t bytes);
 void source_forget_receipts(struct source *s);
-/* @brief Free what is neither expected nor received. */
+/* @brief Free what is neither expected, nor received, nor doubted. */
 void source_sweep(void);
 
 #endif

@@ -14,11 +14,12 @@
 
 #include <errno.h>
 
+#include "arena/exec.h"
 #include "arena/intern.h"
-#include "arena/launcher.h"
 #include "arena/order.h"
 #include "arena/slab.h"
 #include "arena/staged.h"
+#include "arena/sync.h"
 #include "arena/tag.h"
 
 static struct slab stages = SLAB_INIT(struct stage);
@@ -26,7 +27,8 @@ static uint64_t in_use_bytes, peak_bytes;
 
 uint64_t stage_thread(void)
 {
-	return (uint64_t)(uintptr_t)&launcher_self;
+	/* Not an address, which the next thread may have: its default stream is another one. */
+	return sync_thread_key();
 }
 
 void stage_count(uint64_t bytes)
@@ -73,8 +75,7 @@ static int check_bytes(const struct slot *s, uint64_t bytes)
 
 /* ---- shadows ---- */
 
-/* Registry lock held. @return NULL: no memory. */
-static struct stage *stage_of(struct arena *a)
+struct stage *stage_of(struct arena *a)
 {
 	if (a->stage == NULL) {
 		a->stage = slab_get(&stages);
@@ -84,26 +85,41 @@ static struct stage *stage_of(struct arena *a)
 	return a->stage;
 }
 
+enum sync_state stage_writer_state(const struct writer *w)
+{
+	/* The names of shared streams stay good. */
+	if (w->stream <= device.shared_streams)
+		return SYNC_QUEUED;
+	return sync_certain(w->stream, w->ticket);
+}
+
 bool stage_add_writer(struct stage *g, const struct writer *w)
 {
-	for (uint32_t i = 0; i < g->writers_count; i++)
-		if (g->writers[i].stream == w->stream && g->writers[i].thread == w->thread)
-			return true;
+	for (uint32_t i = 0; i < g->writers_count; i++) {
+		struct writer *have = &g->writers[i];
+
+		/* A stream that is gone is another one than that which has its handle now. */
+		if (have->stream != w->stream || have->thread != w->thread ||
+		    have->context != w->context || stage_writer_state(have) == SYNC_GONE)
+			continue;
+		if (have->ticket < w->ticket)
+			have->ticket = w->ticket;
+		return true;
+	}
 	if (pages_grow(&g->writers, &g->writers_cap, g->writers_count + 1, sizeof(*w)))
 		return false;
 	g->writers[g->writers_count++] = *w;
 	return true;
 }
 
-/* Before anything is queued on @stream. @return the stage; NULL: no memory. */
-static struct stage *note_writer(struct arena *a, uint64_t stream)
+/* Before @w queues anything. @return the stage; NULL: no memory. */
+static struct stage *note_writer(struct arena *a, const struct writer *w)
 {
-	const struct writer w = { stream, stage_thread() };
 	struct stage *g;
 
 	registry_lock();
 	g = stage_of(a);
-	if (g != NULL && !stage_add_writer(g, &w))
+	if (g != NULL && !stage_add_writer(g, w))
 		g = NULL;
 	if (g != NULL)
 		g->putting++;
@@ -111,11 +127,17 @@ static struct stage *note_writer(struct arena *a, uint64_t stream)
 	return g;
 }
 
-/* What note_writer() announced is queued, or has failed. */
-static void put_done(struct stage *g)
+/* What note_writer() announced to @g is queued, or has failed; NULL: it was not announced. */
+static void put_done(struct slot *s, struct stage *g, struct writer *w, bool failed)
 {
 	registry_lock();
-	g->putting--;
+	if (g != NULL) {
+		g->putting--;
+		/* Only from now on a synchronisation proves it done. There is an entry. */
+		w->ticket = load_relaxed(&sync_now);
+		stage_add_writer(g, w);
+	}
+	s->lost = failed;
 	registry_unlock();
 }
 
@@ -128,7 +150,7 @@ void stage_give(struct arena *a, uint64_t addr, struct order *after)
 }
 
 /* Take the shadow of @s away if it is @addr. */
-static void drop(struct slot *s, uint64_t addr)
+static bool drop(struct slot *s, uint64_t addr)
 {
 	bool mine;
 
@@ -141,17 +163,17 @@ static void drop(struct slot *s, uint64_t addr)
 	registry_unlock();
 	if (mine)
 		stage_give(s->arena, addr, NULL);
+	return mine;
 }
 
-void stage_drop(struct slot *s)
+bool stage_drop(struct slot *s)
 {
 	uint64_t addr;
 
 	registry_lock();
 	addr = s->shadow;
 	registry_unlock();
-	if (addr != 0)
-		drop(s, addr);
+	return addr != 0 && drop(s, addr);
 }
 
 /* The shadow of @s, made if there is none. @return 0 or -errno. */
@@ -162,9 +184,10 @@ static int shadow_of(struct slot *s, struct stage *g, uint64_t stream, uint64_t 
 
 	registry_lock();
 	*addr = s->shadow;
+	err = tag_check_put(s) ? -EALREADY : 0;
 	registry_unlock();
-	if (*addr != 0)
-		return 0;
+	if (err || *addr != 0)
+		return err;
 	err = shadow_take(&g->shadows, s->spec.device, s->spec.bytes, stream, &fresh);
 	if (err)
 		return err;
@@ -174,10 +197,11 @@ static int shadow_of(struct slot *s, struct stage *g, uint64_t stream, uint64_t 
 		*addr = s->shadow = fresh;
 		stage_count(s->spec.bytes);
 	}
+	err = tag_check_put(s) ? -EALREADY : 0;
 	registry_unlock();
 	if (*addr != fresh) /* another thread was faster; nothing was written to ours */
 		stage_give(s->arena, fresh, NULL);
-	return 0;
+	return err;
 }
 
 /* @return 0 or -errno. */
@@ -195,22 +219,24 @@ static int write_shadow(const struct slot *s, uint64_t addr, uint64_t src, uint6
 
 int stage_put(struct slot *s, uint64_t src, uint64_t bytes, uint64_t stream)
 {
+	struct writer w = { stream, stage_thread(), load_relaxed(&sync_now),
+			    device_place(s->spec.device).context };
 	int err = check_bytes(s, bytes);
 	struct stage *g;
 	uint64_t addr;
 
 	if (err)
 		return err;
-	g = note_writer(s->arena, stream);
-	if (g == NULL)
-		return fail_device(s, -ENOMEM, stream, "stage");
-	err = shadow_of(s, g, stream, &addr);
+	g = note_writer(s->arena, &w);
+	err = g == NULL ? -ENOMEM : shadow_of(s, g, stream, &addr);
 	if (err == 0) {
 		err = write_shadow(s, addr, src, bytes, stream);
 		if (err)
 			drop(s, addr);
 	}
-	put_done(g);
+	put_done(s, g, &w, err != 0 && err != -EALREADY);
+	if (err == -EALREADY) /* a tag's; the message is there */
+		return ARENA_E_BUSY;
 	return err ? fail_device(s, err, stream, "stage") : ARENA_OK;
 }
 
@@ -219,6 +245,7 @@ uint64_t stage_adopt(struct slot *s, uint64_t addr)
 	uint64_t old = s->shadow;
 
 	s->shadow = addr;
+	s->lost = false;
 	if (old == 0)
 		stage_count(s->spec.bytes);
 	return old;
@@ -274,6 +301,46 @@ int stage_direct(struct slot *s, uint64_t src, uint64_t bytes, uint64_t stream)
 int stage_zero(struct slot *s, uint64_t stream)
 {
 	return rewrite(s, 0, 0, stream);
+}
+
+/* ---- contexts that are gone ---- */
+
+void stage_lost(struct slot *s)
+{
+	s->shadow = 0;
+	s->lost = true;
+	stage_count(-s->spec.bytes);
+}
+
+/* Its shadows are lost, and nobody may ask for its streams. Registry lock held. */
+static void context_gone(struct arena *a, uint64_t context, struct shadow_block **dead)
+{
+	struct stage *g = a->stage;
+	uint32_t kept = 0;
+
+	shadow_take_dead(&g->shadows, context, dead);
+	for (struct slot *s = a->slots; s != NULL; s = s->next)
+		if (s->shadow != 0 && shadow_is_dead(*dead, s->shadow))
+			stage_lost(s);
+	for (uint32_t i = 0; i < g->writers_count; i++)
+		if (g->writers[i].context != context)
+			g->writers[kept++] = g->writers[i];
+	g->writers_count = kept;
+}
+
+void stage_context_gone(uint64_t context)
+{
+	struct shadow_block *dead = NULL;
+
+	if (context == 0)
+		return;
+	registry_lock();
+	for (struct arena *a = registry_first(); a != NULL; a = a->next)
+		if (a->stage != NULL)
+			context_gone(a, context, &dead);
+	shadow_take_dead(NULL, context, &dead);
+	registry_unlock();
+	shadow_bury(dead);
 }
 
 /* ---- memory ---- */

@@ -17,9 +17,10 @@
 #define ARENA_STAGE_H
 
 #include "arena/registry.h"
+#include "arena/snapshot.h"
 
-/* @brief Copy @src, on a device or the host, into the shadow of @s, on @stream. When it fails, the
- * slot is not staged. */
+/* @brief Copy @src, on a device or the host, into the shadow of @s, on @stream. When the device
+ * refuses, the slot is not staged, and lost. */
 int stage_put(struct slot *s, uint64_t src, uint64_t bytes, uint64_t stream);
 /* @brief The same into the live storage, at once. */
 int stage_direct(struct slot *s, uint64_t src, uint64_t bytes, uint64_t stream);
@@ -40,10 +41,20 @@ void stage_give_back(struct arena *a, uint64_t addr);
 
 /* @brief Publish every shadow of @a on @stream: all or nothing. */
 int stage_publish(struct arena *a, uint64_t stream);
-/* @brief Drop the shadow of @s, if it has one. */
-void stage_drop(struct slot *s);
-/* @brief Drop the shadows of @a; live values stay. */
+/*
+ * @brief The same as a part of a commit: derivations of @a run before (derived.h).
+ * @param found what they find is appended. @param bytes out: how much was published.
+ * @return also ARENA_E_REFUSED: an error was found, nothing was published.
+ */
+int stage_commit(struct arena *a, uint64_t stream, struct slot_findings *found, uint64_t *bytes);
+/* @brief Drop the shadow of @s, which has a newer live value. @return false: it had none. */
+bool stage_drop(struct slot *s);
+/* @brief Drop the shadows of @a; live values stay, and what was staged is lost. */
 void stage_discard(struct arena *a);
+/* @brief The shadow of @s is gone. Registry lock held. */
+void stage_lost(struct slot *s);
+/* @brief The driver has destroyed @context: what was staged there is lost. No lock held. */
+void stage_context_gone(uint64_t context);
 /* @brief At the end of a reload: device memory that no shadow uses goes back. Waits for it. */
 void stage_trim(void);
 

@@ -5,12 +5,18 @@
  * Whatever is free has never been handed out, so it still has the zeros it came with. Two threads
  * that miss at the same time each bring a chunk; both are used.
  *
- * Threads: any. The lock of a storage is a leaf, and no device call is made under it.
+ * A chunk belongs to a context, is cut up only for threads that work in it, and dies with it:
+ * then the driver has freed it, and slots that lay in it are bound to nothing.
+ *
+ * Threads: any. The lock of a storage is a leaf, and no device call is made under it; it may be
+ * taken under the registry lock.
  */
 #include "arena/storage.h"
 
+#include <errno.h>
 #include <inttypes.h>
 
+#include "arena/binding.h"
 #include "arena/device.h"
 #include "arena/ledger.h"
 #include "arena/registry.h"
@@ -21,17 +27,18 @@
 #define CHUNK_MAX_BYTES ((uint64_t)2 << 20) /* a large page of the device */
 #define LARGE_BYTES	((uint64_t)1 << 20) /* from here on an allocation of its own */
 
-/* A chunk, or a free piece of one: its rest, or what was given back. */
+/* What the driver gave, or a free piece of it: its rest, or what was given back. */
 struct extent {
 	struct extent *next;
 	uint64_t addr, bytes;
-	int32_t device;
+	struct device_place at;
 };
 
 struct storage {
 	struct spinlock lock; /* guards the rest */
-	struct extent *free, *chunks;
-	uint64_t chunk_bytes; /* size of the newest chunk, 0: none yet */
+	struct extent *free;
+	struct extent *chunks; /* allocations of a large slot too */
+	uint64_t chunk_bytes;  /* size of the newest chunk, 0: none yet */
 };
 
 static struct slab storages = SLAB_INIT(struct storage);
@@ -63,19 +70,32 @@ static uint64_t aligned(uint64_t bytes)
 	return (bytes + ALIGN_BYTES - 1) & ~(uint64_t)(ALIGN_BYTES - 1);
 }
 
-/* Device memory that is a range of the ledger. */
-static int device_get(int32_t device_ordinal, uint64_t bytes, uint64_t *addr)
+static int fail_device(const struct device_place *at, uint64_t bytes, int err)
 {
-	int err = device.alloc != NULL ? device.alloc(bytes, device_ordinal, addr) : -1;
+	int32_t count = err == -ENODEV && device.devices != NULL ? device.devices() : 0;
+
+	if (count > 0)
+		return arena_fail(ARENA_E_DEVICE,
+				  "spec.device: there is no device %d, the process sees %d; pass 0 "
+				  "to %d",
+				  at->device, count, count - 1);
+	return arena_fail(ARENA_E_DEVICE,
+			  "device %" PRId32 ": no %" PRIu64 " bytes for an arena (%d); "
+			  "free device memory, %" PRIu64 " bytes are held by arenas",
+			  at->device, bytes, err, storage_bytes());
+}
+
+/* Device memory that is a range of the ledger. */
+static int device_get(const struct device_place *at, uint64_t bytes, uint64_t *addr)
+{
+	int err = device.alloc != NULL ? device.alloc(bytes, at->device, addr) : -1;
 
 	if (err)
-		return arena_fail(ARENA_E_DEVICE,
-				  "device %" PRId32 ": no %" PRIu64 " bytes for an arena (%d); "
-				  "free device memory, %" PRIu64 " bytes are held by arenas",
-				  device_ordinal, bytes, err, storage_bytes());
+		return fail_device(at, bytes, err);
 	if (ledger_open(&(struct range_desc){ .base = *addr,
 					      .size_bytes = bytes,
 					      .kind = RANGE_DEVICE,
+					      .context = at->context,
 					      .scope = STORAGE_SCOPE }) == NULL) {
 		device.free(*addr);
 		return arena_fail(ARENA_E_NOMEM,
@@ -95,13 +115,9 @@ static void device_put(uint64_t addr, uint64_t bytes)
 	add_relaxed(&bytes_held, -bytes);
 }
 
-static struct extent *extent_new(int32_t device_ordinal, uint64_t addr, uint64_t bytes)
+static struct extent *extent_new(void)
 {
-	struct extent *e = slab_get(&extents);
-
-	if (e != NULL)
-		*e = (struct extent){ NULL, addr, bytes, device_ordinal };
-	return e;
+	return slab_get(&extents);
 }
 
 static void extent_free(struct extent *e)
@@ -116,11 +132,27 @@ static void extent_push(struct extent **list, struct extent *e)
 	*list = e;
 }
 
+/* Take out of @list the extents of @context, all of them. Lock held. @return their list. */
+static struct extent *extents_of(struct extent **list, uint64_t context)
+{
+	struct extent *taken = NULL, *e;
+
+	while ((e = *list) != NULL) {
+		if (e->at.context != context) {
+			list = &e->next;
+			continue;
+		}
+		*list = e->next;
+		extent_push(&taken, e);
+	}
+	return taken;
+}
+
 /* Cut @bytes off the first extent that has them. Lock held. @return false: none has. */
-static bool cut(struct storage *s, int32_t device_ordinal, uint64_t bytes, uint64_t *addr)
+static bool cut(struct storage *s, const struct device_place *here, uint64_t bytes, uint64_t *addr)
 {
 	for (struct extent **at = &s->free, *e; (e = *at) != NULL; at = &e->next) {
-		if (e->device != device_ordinal || e->bytes < bytes)
+		if (!device_place_same(&e->at, here) || e->bytes < bytes)
 			continue;
 		*addr = e->addr;
 		e->addr += bytes;
@@ -134,30 +166,48 @@ static bool cut(struct storage *s, int32_t device_ordinal, uint64_t bytes, uint6
 	return false;
 }
 
-static uint64_t next_chunk_bytes(const struct storage *s, uint64_t bytes)
+/* Lock not held. */
+static uint64_t next_chunk_bytes(struct storage *s, uint64_t bytes)
 {
-	uint64_t size = s->chunk_bytes ? 2 * s->chunk_bytes : CHUNK_MIN_BYTES;
+	uint64_t size;
 
+	spin_lock(&s->lock);
+	size = s->chunk_bytes ? 2 * s->chunk_bytes : CHUNK_MIN_BYTES;
+	spin_unlock(&s->lock);
 	while (size < bytes)
 		size *= 2;
 	return size < CHUNK_MAX_BYTES ? size : CHUNK_MAX_BYTES;
 }
 
-/* A new chunk, of which the caller gets the first @bytes. Lock not held. */
-static int chunk_take(const struct arena *a, int32_t device_ordinal, uint64_t bytes, uint64_t *addr)
+/* The first @bytes of the new @chunk are taken, the @rest is free. Lock not held. */
+static void chunk_enter(struct storage *s, struct extent *chunk, struct extent *rest,
+			uint64_t bytes)
 {
-	struct extent *chunk = extent_new(device_ordinal, 0, 0);
-	struct extent *rest = extent_new(device_ordinal, 0, 0);
-	struct storage *s = a->storage;
-	uint64_t size;
-	bool whole;
+	bool whole = chunk->bytes == bytes;
+
+	*rest = (struct extent){ .addr = chunk->addr + bytes,
+				 .bytes = chunk->bytes - bytes,
+				 .at = chunk->at };
+	spin_lock(&s->lock);
+	if (bytes < LARGE_BYTES)
+		s->chunk_bytes = chunk->bytes;
+	extent_push(&s->chunks, chunk);
+	if (!whole)
+		extent_push(&s->free, rest);
+	spin_unlock(&s->lock);
+	if (whole)
+		extent_free(rest);
+}
+
+/* A new chunk of @size, of which the caller gets the first @bytes. Lock not held. */
+static int chunk_take(struct storage *s, const struct device_place *at, uint64_t size,
+		      uint64_t bytes, uint64_t *addr)
+{
+	struct extent *chunk = extent_new(), *rest = extent_new();
 	int err = ARENA_E_NOMEM;
 
-	spin_lock(&s->lock);
-	size = next_chunk_bytes(s, bytes);
-	spin_unlock(&s->lock);
 	if (chunk != NULL && rest != NULL)
-		err = device_get(device_ordinal, size, addr);
+		err = device_get(at, size, addr);
 	else
 		arena_fail(err, "no host memory for device storage");
 	if (err) {
@@ -165,42 +215,36 @@ static int chunk_take(const struct arena *a, int32_t device_ordinal, uint64_t by
 		extent_free(rest);
 		return err;
 	}
-	whole = size == bytes;
-	chunk->addr = *addr;
-	chunk->bytes = size;
-	rest->addr = *addr + bytes;
-	rest->bytes = size - bytes;
-	spin_lock(&s->lock);
-	s->chunk_bytes = size;
-	extent_push(&s->chunks, chunk);
-	if (!whole)
-		extent_push(&s->free, rest);
-	spin_unlock(&s->lock);
-	if (whole)
-		extent_free(rest);
+	*chunk = (struct extent){ .addr = *addr, .bytes = size, .at = *at };
+	chunk_enter(s, chunk, rest, bytes);
 	return ARENA_OK;
 }
 
 int storage_take(struct arena *a, int32_t device_ordinal, uint64_t bytes, uint64_t *addr)
 {
+	struct device_place here = device_place(device_ordinal);
+	struct storage *s = a->storage;
 	bool found;
 
 	if (bytes >= LARGE_BYTES)
-		return device_get(device_ordinal, bytes, addr);
+		return chunk_take(s, &here, bytes, bytes, addr);
 	bytes = aligned(bytes);
-	spin_lock(&a->storage->lock);
-	found = cut(a->storage, device_ordinal, bytes, addr);
-	spin_unlock(&a->storage->lock);
-	return found ? ARENA_OK : chunk_take(a, device_ordinal, bytes, addr);
+	spin_lock(&s->lock);
+	found = cut(s, &here, bytes, addr);
+	spin_unlock(&s->lock);
+	return found ? ARENA_OK : chunk_take(s, &here, next_chunk_bytes(s, bytes), bytes, addr);
 }
 
-static const struct extent *chunk_of(const struct storage *s, uint64_t addr)
-{
-	const struct extent *c = s->chunks;
+/* ---- giving back ---- */
 
-	while (c != NULL && addr - c->addr >= c->bytes)
-		c = c->next;
-	return c;
+/* The chunk that @addr lies in; NULL: its context is gone. Lock held. */
+static struct extent **chunk_of(struct storage *s, uint64_t addr)
+{
+	struct extent **at = &s->chunks;
+
+	while (*at != NULL && addr - (*at)->addr >= (*at)->bytes)
+		at = &(*at)->next;
+	return at;
 }
 
 /* [@addr, @addr + @bytes) of chunk @c is free again. Lock held. @param e becomes it, or is left.
@@ -217,9 +261,24 @@ static bool give_back(struct storage *s, const struct extent *c, struct extent *
 		}
 	if (e == NULL)
 		return false;
-	*e = (struct extent){ NULL, addr, bytes, c->device };
+	*e = (struct extent){ .addr = addr, .bytes = bytes, .at = c->at };
 	extent_push(&s->free, e);
 	return true;
+}
+
+static void give_back_large(struct storage *s, uint64_t addr)
+{
+	struct extent **at, *c;
+
+	spin_lock(&s->lock);
+	at = chunk_of(s, addr);
+	c = *at;
+	if (c != NULL)
+		*at = c->next;
+	spin_unlock(&s->lock);
+	if (c != NULL)
+		device_put(c->addr, c->bytes);
+	extent_free(c);
 }
 
 void storage_untake(struct arena *a, uint64_t addr, uint64_t bytes)
@@ -229,15 +288,55 @@ void storage_untake(struct arena *a, uint64_t addr, uint64_t bytes)
 	bool used;
 
 	if (bytes >= LARGE_BYTES) {
-		device_put(addr, bytes);
+		give_back_large(a->storage, addr);
 		return;
 	}
 	/* Without host memory for the note it stays unused. */
-	e = extent_new(0, 0, 0);
+	e = extent_new();
 	spin_lock(&a->storage->lock);
-	c = chunk_of(a->storage, addr);
+	c = *chunk_of(a->storage, addr);
 	used = c != NULL && give_back(a->storage, c, e, addr, aligned(bytes));
 	spin_unlock(&a->storage->lock);
 	if (!used)
 		extent_free(e);
+}
+
+/* ---- contexts that are gone ---- */
+
+/* Slots of @a that lie in the dead chunk @c are bound to nothing. Registry lock held. */
+static void unbind(struct arena *a, const struct extent *c)
+{
+	for (struct slot *s = a->slots; s != NULL; s = s->next)
+		if ((s->kind == ARENA_VALUE || s->kind == ARENA_SCRATCH) && s->base != 0 &&
+		    s->base - c->addr < c->bytes)
+			binding_clear(s);
+}
+
+/* Registry lock held. */
+static void context_gone(struct arena *a, uint64_t context)
+{
+	struct extent *free, *dead, *e;
+
+	spin_lock(&a->storage->lock);
+	free = extents_of(&a->storage->free, context);
+	dead = extents_of(&a->storage->chunks, context);
+	spin_unlock(&a->storage->lock);
+	while ((e = free) != NULL) {
+		free = e->next;
+		extent_free(e);
+	}
+	while ((e = dead) != NULL) {
+		dead = e->next;
+		unbind(a, e);
+		add_relaxed(&bytes_held, -e->bytes);
+		extent_free(e);
+	}
+}
+
+void storage_context_gone(uint64_t context)
+{
+	registry_lock();
+	for (struct arena *a = registry_first(); context != 0 && a != NULL; a = a->next)
+		context_gone(a, context);
+	registry_unlock();
 }

@@ -13,22 +13,36 @@
  *            it goes back to the device with his free. The first pass, and any outside of a
  *            reload, is served the live slot, as a put writes there at once (arena.h).
  *
- * A call that does not fit - one too many, another size or device - goes to the driver, and the
- * sequence is a finding (tag-sequence) until a later pass fits. So is one that ends early. A size
- * fits only if it is the same to the byte. A pass without any call is no pass (its wrapper was
- * kept, or allocates later).
+ * A call that does not fit - one too many, another size or device - goes to the driver, and is a
+ * misfit; so is a pass that ends early. A size fits only if it is the same to the byte. A pass
+ * without any call is no pass (its wrapper was kept, or allocates later). Misfits are findings
+ * (tag-sequence) against every snapshot that is older than they are, so of the reload in which they
+ * happened and of no later one; a pass that fits does not take back what one before it left.
+ *
+ * How long a pass is, is known from the next snapshot on (a reload takes one when it begins), as
+ * slots are (design rule 6); but a reload that failed teaches nothing, unless it has committed the
+ * tag's layer. Until then a longer pass makes the sequence longer, so that a first pass that was
+ * cut short can be made good. What is not taught has no slots either: those that such a reload made
+ * are tentative. Unless a graph reads them nobody misses their values, and a pass with other sizes
+ * makes them anew.
+ *
+ * A pass of values belongs to the reload of its first call, wherever the tag was pushed; a call on
+ * the other side of a begin or an end is a misfit. While a reload is ending nothing is staged any
+ * more: a value's allocation goes to the driver, and is no misfit. A layer is not committed while a
+ * value tag of it is open, as half a pass would be published.
  *
  * Served memory is a part of a larger driver allocation: cuMemGetAddressRange() and
  * CU_POINTER_ATTRIBUTE_RANGE_START_ADDR tell the base of that one, and so do IPC handles.
  *
  * To hand work to another thread, enter the same arena there; scopes and tags are the thread's
- * own. A thread that ends under a tag leaves it open for ever.
+ * own. A tag whose thread has ended is popped by whoever finds it, and its pass is a misfit.
  *
  * Locks: the registry lock, then the lock of the leases; no call of the device under either.
  */
 #ifndef ARENA_TAG_H
 #define ARENA_TAG_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -48,8 +62,9 @@ struct arena *scope_current(void);	/* NULL outside */
 
 /*
  * @brief Open the tag @name of the current arena: ARENA_SCRATCH or ARENA_VALUE.
- * @return 0, or ARENA_E_INVALID (name, kind), ARENA_E_BUSY (no scope, too deep, or the tag is open
- * already, in whatever thread), ARENA_E_SPEC (it was of the other kind), ARENA_E_NOMEM.
+ * @return 0, or ARENA_E_INVALID (name, kind), ARENA_E_BUSY (no scope, too deep, the tag is open
+ * already, in whatever thread, or it is a value's and the layer is being committed), ARENA_E_SPEC
+ * (it was of the other kind), ARENA_E_NOMEM.
  */
 int tag_push(const char *name, enum arena_kind kind);
 int tag_pop(void);			/* ARENA_E_BUSY when there is none */
@@ -90,13 +105,30 @@ enum tag_free tag_absorb(uint64_t addr);
  */
 bool tag_keeps_shadow(uint64_t addr);
 
+/* @brief May a put write @s? Registry lock held. @return 0; ARENA_E_BUSY: a value tag has served
+ * its shadow, or in a reload's first pass its live memory, and the application fills that. */
+int tag_check_put(const struct slot *s);
+
+/* @brief The driver has destroyed @context and the memory in it: what was served there is not ours
+ * any more, whoever frees it. Takes the registry lock. */
+void tag_context_gone(uint64_t context);
+
+/* @brief The layer @a is about to be committed: until tag_commit_end() no value tag of it is open.
+ * Registry lock not held. @return 0; ARENA_E_BUSY: one is, the message says in which thread. */
+int tag_commit_begin(struct arena *a);
+/* @param published the commit was successful: what its passes have taught stays. */
+void tag_commit_end(struct arena *a, bool published);
+
+/* @brief A snapshot is being taken: what passes have taught is known from now on. Registry lock
+ * held. @return the number of misfits so far. */
+uint64_t tag_snapshot(void);
 /*
- * @brief Append the tag-sequence findings of @a (NULL: of all arenas): sequences whose newest pass
- * did not fit; while a reload is open, only of passes that began in it. Severity: error for values
- * (what was not staged stays old), warn for scratch (the graph's own memory is still there).
- * Registry lock not held. @return 0 or ARENA_E_NOMEM.
+ * @brief Append the tag-sequence findings of @a (NULL: of all arenas) since @before was taken
+ * (NULL: ever). Severity: error for values (what was not staged stays old), warn for scratch (the
+ * graph's own memory is still there). Registry lock not held. @return 0 or ARENA_E_NOMEM.
  */
-int tag_verify(const struct arena *a, struct slot_findings *out);
+int tag_verify(const struct arena_snapshot *before, const struct arena *a,
+	       struct slot_findings *out);
 
 /* ---- for keep.c: virtual memory under a tag ---- */
 
@@ -109,23 +141,34 @@ struct tag_misfit {
 	uint32_t name, detail;		/* interned: slot or tag; why */
 	const struct slot *slot;	/* NULL: there is none */
 	uint64_t bytes;			/* that were asked for */
+	uint64_t number;		/* among the misfits of the process, from 1 */
 };
 struct tag_sequence {
 	struct arena *arena;		/* these three never change */
 	uint32_t name;			/* interned */
 	enum arena_kind kind;
 	uint32_t thread;		/* that has it open, 0: nobody */
-	uint64_t reload;		/* in which the newest pass began, 0: in none */
-	uint32_t length[TAG_CALLS];	/* of the first pass that had any call */
+	pthread_mutex_t life;		/* robust, and that thread has it: the kernel tells when the
+					 * thread has ended, whoever has its number by then */
+	uint64_t reload;		/* of the newest pass's first call, 0: in none */
+	uint64_t taught;		/* reload that the length is from, 0: none, or it has
+					 * committed the layer since */
+	uint32_t length[TAG_CALLS];	/* of the longest pass */
 	uint32_t next[TAG_CALLS];	/* calls of the newest pass */
-	bool known;			/* length is */
-	struct tag_misfit *misfits;	/* of the newest pass */
-	uint32_t misfits_count, misfits_cap, misfits_more;
+	bool known;			/* length grows no more */
+	struct tag_misfit *misfits;	/* no two alike, the newest of each */
+	uint32_t misfits_count, misfits_cap;
+	uint64_t forgotten;		/* number of the newest that is not listed, 0: none */
 	struct tag_sequence *all_next;
 };
 
 /* The rest with the registry lock held, by a thread that is under a tag. */
 struct tag_sequence *tag_current(void);
+/* @brief Count a call of the pass. @return its number. */
+uint32_t tag_count(struct tag_sequence *q, enum tag_call call);
+/* @brief Did the pass of values begin outside of the reload that is open now, or in one that is
+ * not? */
+bool tag_strays(const struct tag_sequence *q);
 /* @brief Is call @number one that the passes of this sequence have? */
 bool tag_fits(const struct tag_sequence *q, enum tag_call call, uint32_t number);
 /* @brief "tag#@number". */
@@ -133,6 +176,8 @@ void tag_slot_name(const struct tag_sequence *q, uint32_t number, char *buf, siz
 /* @brief A new slot for @q, or the one that has the name already. NULL: no memory. */
 struct slot *tag_slot_new(struct tag_sequence *q, const char *name, uint64_t bytes,
 			  int32_t device_ordinal);
+/* @brief If @s is of a reload that failed, let it be a new one of that size. @return was it so? */
+bool tag_slot_renew(struct slot *s, uint64_t bytes, int32_t device_ordinal);
 /* @brief The pass does not fit: what of it (a slot's name), and why (printf). */
 void tag_misfit(struct tag_sequence *q, const struct tag_misfit *what, const char *why, ...)
 	__attribute__((format(printf, 3, 4)));

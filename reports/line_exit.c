@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "arena/block.h"
 #include "arena/exec.h"
 #include "arena/ledger.h"
 #include "reports/lines.h"
@@ -72,6 +73,24 @@ static json_t *reload_state(void)
 	return o;
 }
 
+/* Whether anybody told blocks, and whether what was told fits together. */
+static json_t *block_counts(void)
+{
+	struct block_counters c;
+	json_t *o = json_object();
+
+	block_read_counters(&c);
+#define X(field) value_set_uint(o, #field, c.field)
+	X(live);
+	X(bytes);
+	X(allocations);
+	X(frees);
+	X(unknown_frees);
+	X(overlaps);
+#undef X
+	return o;
+}
+
 static json_t *ledger_counts(void)
 {
 	struct ledger_counters c;
@@ -96,6 +115,7 @@ static json_t *ledger_counts(void)
 		json_object_set_new(kinds, range_kind_name((enum range_kind)k), kind);
 	}
 	json_object_set_new(o, "kinds", kinds);
+	json_object_set_new(o, "blocks", block_counts());
 	return o;
 }
 
@@ -124,6 +144,33 @@ static json_t *graph_counts(void)
 	for (int k = 0; k < NODE_KIND_COUNT; k++)
 		value_set_uint(kinds, node_kind_name((enum node_kind)k), c.nodes_by_kind[k]);
 	json_object_set_new(o, "nodes_by_kind", kinds);
+	return o;
+}
+
+static void add_text(void *to, const char *key, const char *value)
+{
+	value_set_text(to, key, value);
+}
+
+static void add_count(void *to, const char *group, const char *key, uint64_t count)
+{
+	json_t *o = to;
+
+	if (group) {
+		if (!json_object_get(to, group))
+			json_object_set_new(to, group, json_object());
+		o = json_object_get(to, group);
+	}
+	value_set_uint(o, key, count);
+}
+
+static json_t *cupti_facts(const struct report_source *s)
+{
+	json_t *o = json_object();
+
+	if (s->cupti)
+		s->cupti(add_text, add_count, o);
+	json_object_set_new(o, "cross", line_cross_sums());
 	return o;
 }
 
@@ -157,6 +204,7 @@ void line_exit(struct text *t, const struct report_source *s, const struct repor
 	json_object_set_new(o, "reload", reload_state());
 	json_object_set_new(o, "ledger", ledger_counts());
 	json_object_set_new(o, "graphs", graph_counts());
+	json_object_set_new(o, "cupti", cupti_facts(s));
 	json_object_set_new(o, "noted", notes);
 	if (s->notes)
 		s->notes(add_item, notes);

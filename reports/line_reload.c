@@ -21,7 +21,8 @@ static json_t *dims(const int64_t *v, uint32_t count)
 }
 
 /* Where a slot was or is; null: nowhere. */
-static json_t *binding(uint64_t base, uint64_t generation, const struct arena_spec *spec)
+static json_t *binding(uint64_t base, uint64_t generation, const struct arena_spec *spec,
+		       uint32_t opened, uint32_t closed)
 {
 	json_t *o;
 
@@ -36,6 +37,8 @@ static json_t *binding(uint64_t base, uint64_t generation, const struct arena_sp
 	json_object_set_new(o, "strides", dims(spec->strides, spec->ndim));
 	json_object_set_new(o, "device", json_integer(spec->device));
 	value_set_text(o, "layout", spec->layout);
+	value_set_uint(o, "stack_open", opened);
+	value_set_uint(o, "stack_close", closed);
 	return o;
 }
 
@@ -69,7 +72,10 @@ static json_t *finding(const struct slot_finding *f)
 
 	value_set_text(o, "kind", finding_kind_name(f->kind));
 	value_set_text(o, "severity", severity_name(f->severity));
-	value_set_text(o, "title", finding_title(f->kind));
+	value_set_text(o, "title",
+		       f->inferred ? "memory that live graphs refer to is gone, and other memory "
+				     "seems to have its place" :
+				     finding_title(f->kind));
 	json_object_set_new(o, "text", finding_text_value(f));
 	value_set_text(o, "layer", interned(f->path));
 	value_set_text(o, "slot", "");
@@ -77,9 +83,12 @@ static json_t *finding(const struct slot_finding *f)
 	value_set_text(o, "cache", "");
 	value_set_text(o, name_key(f->kind), interned(f->name));
 	value_set_text(o, "detail", interned(f->detail));
-	json_object_set_new(o, "old", binding(f->old_base, f->old_generation, &f->old_spec));
-	json_object_set_new(o, "new", binding(f->new_base, f->new_generation, &f->new_spec));
+	json_object_set_new(o, "old", binding(f->old_base, f->old_generation, &f->old_spec,
+					      f->old_stack, f->old_closed));
+	json_object_set_new(o, "new", binding(f->new_base, f->new_generation, &f->new_spec,
+					      f->new_stack, 0));
 	value_set_uint(o, "execs", f->execs_count);
+	json_object_set_new(o, "inferred", json_boolean(f->inferred));
 	return o;
 }
 

@@ -109,15 +109,30 @@ void line_module(struct text *t, uint32_t number, const struct stack_module *m)
 	lines_end(t, o);
 }
 
-void line_stack(struct text *t, uint32_t id, const struct stack_frame *frames, size_t count)
+static void put_python(struct text *t, const struct python_frame *f)
+{
+	text_string(t, "[");
+	value_dump(t, value_bytes(interned(f->file)));
+	put_uint(t, ",", f->line > 0 ? (uint64_t)f->line : 0);
+	text_string(t, ",");
+	value_dump(t, value_bytes(interned(f->function)));
+	text_string(t, "]");
+}
+
+void line_stack(struct text *t, uint32_t id, const struct stack_lists *s)
 {
 	put_uint(t, "{\"schema\":", SCHEMA);
 	put_uint(t, ",\"type\":\"stack\",\"id\":", id);
 	text_string(t, ",\"frames\":[");
-	for (size_t i = 0; i < count; i++) {
-		put_uint(t, i ? ",[" : "[", frames[i].module);
-		put_hex(t, ",", frames[i].offset);
+	for (size_t i = 0; i < s->count; i++) {
+		put_uint(t, i ? ",[" : "[", s->frames[i].module);
+		put_hex(t, ",", s->frames[i].offset);
 		text_string(t, "]");
+	}
+	text_string(t, "],\"python\":[");
+	for (size_t i = 0; i < s->python_count; i++) {
+		text_string(t, i ? "," : "");
+		put_python(t, &s->python[i]);
 	}
 	text_string(t, "]}\n");
 }
@@ -238,5 +253,18 @@ void line_event(struct text *t, const struct event *e)
 	put_uint(t, ",\"size\":", e->size_bytes);
 	put_uint(t, ",\"serial\":", e->serial);
 	put_uint(t, ",\"stack\":", e->stack);
+	text_string(t, "}\n");
+}
+
+void line_launch(struct text *t, const struct report_launch *l)
+{
+	put_uint(t, "{\"schema\":", SCHEMA);
+	put_uint(t, ",\"type\":\"launch\",\"time_ns\":", lines_now_ns());
+	put_uint(t, ",\"tid\":", (uint64_t)syscall(SYS_gettid));
+	put_word(t, ",\"call\":", l->call);
+	put_kernel(t, ",\"kernel\":", l->kernel);
+	put_hex(t, ",\"stream\":", l->stream);
+	put_uint(t, ",\"correlation\":", l->correlation);
+	put_uint(t, ",\"result\":", l->result);
 	text_string(t, "}\n");
 }

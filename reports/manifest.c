@@ -7,10 +7,14 @@
  */
 #include "reports/manifest.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "arena/manifest.h"
 #include "reports/value.h"
@@ -137,18 +141,41 @@ static int check_once(const struct reading *r, const struct entry *e)
 
 /* ---- the file ---- */
 
+/* @return a descriptor, or -1. */
+static int open_file(const char *path, int *err)
+{
+	/* A pipe without a writer would be waited for. */
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat is;
+
+	if (fd < 0) {
+		*err = arena_fail(ARENA_E_INVALID, "manifest: unable to open %s: %s", path,
+				  strerror(errno));
+		return -1;
+	}
+	if (fstat(fd, &is) == 0 && S_ISREG(is.st_mode))
+		return fd;
+	close(fd);
+	*err = arena_fail(ARENA_E_INVALID, "manifest: %s is not a regular file: name one", path);
+	return -1;
+}
+
 static json_t *load(const char *path, int *err)
 {
-	json_error_t why;
-	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+	json_error_t why = { .line = 0 };
+	int fd = open_file(path, err);
+	json_t *root = fd < 0 ? NULL : json_loadfd(fd, JSON_REJECT_DUPLICATES, &why);
 
+	if (fd < 0)
+		return NULL;
+	close(fd);
 	if (root)
 		return root;
 	if (why.line > 0)
 		*err = arena_fail(ARENA_E_INVALID, "%s:%d:%d: %s", path, why.line, why.column,
 				  why.text);
 	else
-		*err = arena_fail(ARENA_E_INVALID, "manifest: %s", why.text);
+		*err = arena_fail(ARENA_E_INVALID, "manifest: %s: %s", path, why.text);
 	return NULL;
 }
 

@@ -31,7 +31,9 @@ void value_set_text(json_t *o, const char *key, const char *s)
 
 void value_set_uint(json_t *o, const char *key, uint64_t n)
 {
-	json_object_set_new(o, key, json_integer((json_int_t)n));
+	/* The library's integers have a sign; what has no room in one loses its last digits. */
+	json_object_set_new(o, key,
+			    n <= INT64_MAX ? json_integer((json_int_t)n) : json_real((double)n));
 }
 
 void value_set_hex(json_t *o, const char *key, uint64_t n)

@@ -116,15 +116,16 @@ static void write_module(uint32_t number)
 
 static void write_stack(uint32_t id)
 {
-	struct stack_frame frames[STACK_DEPTH_MAX];
-	size_t count;
+	struct stack_lists s = { .count = 0 };
 
 	if (!source->stack_frames || !first_time(stacks_written, id, STACK_COUNT_MAX))
 		return;
-	count = source->stack_frames(id, frames, STACK_DEPTH_MAX);
-	for (size_t i = 0; i < count; i++)
-		write_module(frames[i].module);
-	line_stack(&line, id, frames, count);
+	s.count = source->stack_frames(id, s.frames, STACK_DEPTH_MAX);
+	if (source->stack_python)
+		s.python_count = source->stack_python(id, s.python, STACK_PYTHON_MAX);
+	for (size_t i = 0; i < s.count; i++)
+		write_module(s.frames[i].module);
+	line_stack(&line, id, &s);
 	flush_line();
 }
 
@@ -228,6 +229,38 @@ void report_event(const struct event *e)
 	errno = saved;
 }
 
+void report_cross(const struct cross_result *r)
+{
+	int saved = errno;
+
+	if (!enter())
+		return;
+	if (!exited) {
+		write_start();
+		line_cross(&line, r);
+		flush_line();
+	}
+	leave();
+	errno = saved;
+}
+
+void report_launch(const struct report_launch *l)
+{
+	static uint64_t written; /* guarded by enter() */
+	int saved = errno;
+
+	if (!enter())
+		return;
+	if (!exited && written < REPORT_LAUNCHES_MAX) {
+		written++;
+		write_start();
+		line_launch(&line, l);
+		flush_line();
+	}
+	leave();
+	errno = saved;
+}
+
 /* ---- slots and reloads ---- */
 
 /* The same finding of the same bindings is the same occurrence, however often it is told. */
@@ -242,12 +275,18 @@ static uint64_t slot_key(const struct slot_finding *f)
 	return key;
 }
 
-/* Lock held. */
+/* Lock held. The stacks are written before the line that refers to them. */
 static void count_slot_findings(const struct slot_findings *f)
 {
-	for (uint32_t i = 0; i < f->count; i++)
+	for (uint32_t i = 0; i < f->count; i++) {
+		if (!exited) {
+			write_stack(f->list[i].old_stack);
+			write_stack(f->list[i].old_closed);
+			write_stack(f->list[i].new_stack);
+		}
 		if (count_finding(slot_key(&f->list[i]), f->list[i].kind, f->list[i].severity))
 			totals.findings_written += totals.findings_written < REPORT_FINDINGS_MAX;
+	}
 }
 
 /* Write @t and its findings, and release it. @return its bytes for the caller of the API. */

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arena/cross.h"
 #include "arena/event.h"
 #include "arena/finding.h"
 #include "arena/reload.h"
@@ -21,10 +22,14 @@
 /* Most finding lines of one process; what comes later is counted in the exit line. */
 #define REPORT_FINDINGS_MAX 10000
 
+/* Most lines of launches. */
+#define REPORT_LAUNCHES_MAX 10000
+
 /* How callbacks below hand over what they have. Strings are used at once. */
 typedef void (*report_pair_fn)(void *to, const char *key, const char *value);
 typedef void (*report_gap_fn)(void *to, const char *key, const char *text, uint64_t count,
 			      bool decisive);
+typedef void (*report_count_fn)(void *to, const char *group, const char *key, uint64_t count);
 
 /*
  * What the report takes from the layer above; constant while the process lives.
@@ -41,10 +46,13 @@ struct report_source {
 	bool quiet;		/* no line on stderr about the verdict */
 	void (*options)(report_pair_fn add, void *to);	/* option -> value in effect */
 	size_t (*stack_frames)(uint32_t id, struct stack_frame *out, size_t max);
+	size_t (*stack_python)(uint32_t id, struct python_frame *out, size_t max);
 	const struct stack_module *(*stack_module)(uint32_t number);
 	void (*coverage)(report_gap_fn add, void *to);	/* every reason, also those at 0 */
 	void (*entries)(report_pair_fn add, void *to);	/* "entries" -> called entry point */
 	void (*notes)(report_pair_fn add, void *to);	/* coverage key -> what was not seen */
+	/* What came of CUPTI; group NULL: of CUPTI as a whole. */
+	void (*cupti)(report_pair_fn add, report_count_fn count, void *to);
 	void (*warn)(const char *text);			/* one line for a human */
 };
 
@@ -58,6 +66,17 @@ void report_started(void);
 /* @brief Write a finding now, unless the exit line is written; one with a key that was seen is only
  * counted. */
 void report_finding(const struct finding *f);
+/* @brief Write what only one of two sources saw of a template. */
+void report_cross(const struct cross_result *r);
+/* A launch or copy outside graphs, as CUPTI told of it. */
+struct report_launch {
+	const char *call; /* the driver's function */
+	uint32_t kernel;  /* interned, 0: none */
+	uint64_t stream;
+	uint32_t correlation, result; /* CUPTI's number of the call; CUresult */
+};
+/* @brief Write one (ARENA_CUPTI_LAUNCHES), up to REPORT_LAUNCHES_MAX. */
+void report_launch(const struct report_launch *l);
 /* @brief Write an event (ARENA_TRACE). */
 void report_event(const struct event *e);
 /*

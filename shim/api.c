@@ -214,7 +214,7 @@ int arena_snapshot(struct arena_snapshot **out)
 	int err = api_on();
 
 	err = err ? err : api_pointer("arena_snapshot", "out", out);
-	if (!err && snapshot_take(out) != 0)
+	if (!err && snapshot_take(NULL, out) != 0)
 		err = arena_fail(ARENA_E_NOMEM, "arena_snapshot: no host memory");
 	return err;
 }
@@ -252,7 +252,7 @@ int arena_verify(const struct arena_snapshot *s, char **json)
 	if (json != NULL)
 		*json = NULL;
 	err = err ? err : api_pointer("arena_verify", "the snapshot", s);
-	if (!err && (snapshot_verify(s, NULL, &found) != 0 || tag_verify(NULL, &found) != 0))
+	if (!err && (snapshot_verify(s, NULL, &found) != 0 || tag_verify(s, NULL, &found) != 0))
 		err = arena_fail(ARENA_E_NOMEM, "arena_verify: no host memory");
 	if (!err) {
 		slot_findings_normalise(&found);

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 
 #include "arena/binding.h"
-#include "arena/exec.h"
 #include "arena/intern.h"
 #include "arena/object.h"
 #include "arena/reload.h"
@@ -102,7 +101,8 @@ static int look(const struct request *q, struct grant *g)
 	return err;
 }
 
-/* Give the storage at @addr to the slot, unless another thread was faster. */
+/* Give the storage at @addr to the slot, unless another thread was faster. A slot without any lost
+ * it with the context that it lay in. */
 static int enter(const struct request *q, struct grant *g, uint64_t addr)
 {
 	int err;
@@ -111,9 +111,9 @@ static int enter(const struct request *q, struct grant *g, uint64_t addr)
 	err = look(q, g);
 	if (!err && g->slot == NULL) {
 		g->slot = add(q);
-		g->fresh = g->slot != NULL;
-		err = g->fresh ? ARENA_OK : ARENA_E_NOMEM;
+		err = g->slot != NULL ? ARENA_OK : ARENA_E_NOMEM;
 	}
+	g->fresh = !err && g->base == 0;
 	if (g->fresh) {
 		g->base = addr;
 		g->slot->touched = reload_open();
@@ -134,7 +134,7 @@ static int acquire(const struct request *q, struct grant *g)
 	registry_lock();
 	err = look(q, g);
 	registry_unlock();
-	if (err || g->slot != NULL)
+	if (err || g->base != 0)
 		return err;
 	err = storage_take(q->arena, q->spec.device, q->spec.bytes, &addr);
 	return err ? err : enter(q, g, addr);
@@ -159,20 +159,16 @@ int arena_get_or_alloc(struct arena *a, const char *slot, const struct arena_spe
 	return err;
 }
 
-/* Outside of a reload there is no commit to wait for. */
-static int put(struct slot *s, const void *src, enum arena_publish how, void *stream)
+static int check_put(struct request *q, const struct arena_spec *spec, const void *src,
+		     enum arena_publish how, void **live)
 {
-	uint64_t from = (uintptr_t)src, on = (uintptr_t)stream;
-	int err;
+	int err = spec_read(spec, &q->spec);
 
-	if (how == ARENA_STAGED && reload_open())
-		return stage_put(s, from, s->spec.bytes, on);
-	err = stage_direct(s, from, s->spec.bytes, on);
-	if (err == ARENA_E_UNSAFE)
-		guard_set_unsafe(true);
-	/* The newest value counts, not one that was staged before. */
-	if (!err)
-		stage_drop(s);
+	err = err ? err : api_pointer(q->call, "src", src);
+	err = err ? err : api_pointer(q->call, "live", live);
+	if (!err && (unsigned)how > ARENA_DIRECT)
+		err = arena_fail(ARENA_E_INVALID, "%s: how is %d: pass ARENA_STAGED or "
+						  "ARENA_DIRECT", q->call, (int)how);
 	return err;
 }
 
@@ -181,15 +177,19 @@ int arena_put(struct arena *a, const char *slot, const struct arena_spec *spec, 
 {
 	struct request q = { "arena_put", a, slot, .kind = ARENA_VALUE };
 	struct grant g;
-	int err = request_read(&q, spec);
+	uint64_t reload;
+	int err = api_slot(q.call, a, slot);
 
-	err = err ? err : api_pointer(q.call, "src", src);
-	err = err ? err : api_pointer(q.call, "live", live);
-	if (!err && (unsigned)how > ARENA_DIRECT)
-		err = arena_fail(ARENA_E_INVALID, "%s: how is %d: pass ARENA_STAGED or "
-						  "ARENA_DIRECT", q.call, (int)how);
+	err = err ? err : reload_enter_put(&reload);
+	if (err)
+		return err;
+	err = check_put(&q, spec, src, how, live);
 	err = err ? err : acquire(&q, &g);
-	err = err ? err : put(g.slot, src, how, stream);
+	if (err)
+		reload_put_failed(a, slot);
+	else
+		err = reload_put(g.slot, (uintptr_t)src, how == ARENA_DIRECT, (uintptr_t)stream);
+	reload_leave_put();
 	if (!err)
 		*live = (void *)(uintptr_t)g.base;
 	return err;

@@ -18,6 +18,7 @@ struct coverage_row {
 extern const struct coverage_row coverage_rows[COVERAGE_COUNT];
 extern counter_t coverage[COVERAGE_COUNT];
 #define coverage_count(id) counter_bump(&coverage[COVERAGE_##id])
+#define coverage_add(id, n) ((void)add_relaxed(&coverage[COVERAGE_##id], (n)))
 
 /* @brief Count, and remember @name (cut to fit) unless it is known or there are many already. */
 void coverage_note(enum coverage_id id, const char *name) __attribute__((cold));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Job: device memory, copies and fences for arenas (device.h). Policy is arena/'s: here is only
- * what the driver wants to be asked.
+ * Job: device memory and writes to it for arenas (device.h). Fences are in device_fence.c, the
+ * copies of publications in device_copy.c, what computes and compares values in device_look.c.
+ * Policy is arena/'s: here is only what the driver wants to be asked.
  *
  * Every call is a visit: captures of other threads are left alone, the wrappers are told to look
  * away, and the context is that of the stream or memory. A thread without a context works in the
@@ -17,7 +18,7 @@
 
 #define DEVICES_MAX 256
 
-static _Atomic uint64_t primary[DEVICES_MAX]; /* CUcontext, 0: not retained */
+static _Atomic uint64_t primary[DEVICES_MAX]; /* CUcontext, 0: not retained, or reset since */
 
 /* ---- visits ---- */
 
@@ -105,6 +106,8 @@ int device_error(CUresult rc)
 		return 0;
 	case CUDA_ERROR_OUT_OF_MEMORY:
 		return -ENOSPC;
+	case CUDA_ERROR_INVALID_DEVICE:
+		return -ENODEV;
 	case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
 	case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
 		return -EBUSY;
@@ -132,6 +135,30 @@ static CUresult visit_device(struct visit *v, CUdevice dev)
 		return rc;
 	pop(v);
 	return push(v, ctx);
+}
+
+static uint64_t device_context(int32_t ordinal)
+{
+	struct visit v;
+	CUcontext ctx = NULL;
+	CUresult rc = visit_device(&v, ordinal);
+
+	if (rc == CUDA_SUCCESS)
+		rc = REAL(cuCtxGetCurrent)(&ctx);
+	visit_end(&v);
+	return rc == CUDA_SUCCESS ? (uint64_t)(uintptr_t)ctx : 0;
+}
+
+static int32_t device_count(void)
+{
+	struct visit v;
+	CUresult rc = visit_begin(&v, NULL);
+	int count = 0;
+
+	if (rc == CUDA_SUCCESS)
+		rc = REAL(cuDeviceGetCount)(&count);
+	visit_end(&v);
+	return rc == CUDA_SUCCESS ? count : 0;
 }
 
 /* On a stream that neither waits for others nor makes them wait; done on return. */
@@ -205,102 +232,6 @@ static int device_zero(uint64_t addr, uint64_t bytes, uint64_t stream)
 	return device_error(rc);
 }
 
-/* ---- order ---- */
-
-/* An event is made, then recorded by @rc; it goes when that failed. */
-static CUresult recorded(CUresult rc, CUevent e, uint64_t *fence)
-{
-	*fence = (uint64_t)(uintptr_t)e;
-	if (rc == CUDA_SUCCESS)
-		return rc;
-	REAL(cuEventDestroy_v2)(e);
-	*fence = 0;
-	return rc;
-}
-
-static int device_fence(uint64_t stream, uint64_t *fence)
-{
-	struct visit v;
-	CUresult rc = visit_stream(&v, stream);
-	CUevent e;
-
-	if (rc == CUDA_SUCCESS)
-		rc = REAL(cuEventCreate)(&e, CU_EVENT_DISABLE_TIMING);
-	if (rc == CUDA_SUCCESS)
-		rc = recorded(REAL(cuEventRecord)(e, (CUstream)stream), e, fence);
-	visit_end(&v);
-	return device_error(rc);
-}
-
-/* Drivers before 12.5 cannot record a context: it is waited for, and the event is an empty one. */
-static CUresult record_context(CUcontext ctx, CUevent e)
-{
-	CUstream own;
-	CUresult rc = REAL(cuCtxRecordEvent)(ctx, e);
-
-	if (rc == CUDA_SUCCESS)
-		return rc;
-	rc = REAL(cuCtxSynchronize)();
-	if (rc == CUDA_SUCCESS)
-		rc = REAL(cuStreamCreate)(&own, CU_STREAM_NON_BLOCKING);
-	if (rc != CUDA_SUCCESS)
-		return rc;
-	rc = REAL(cuEventRecord)(e, own);
-	REAL(cuStreamDestroy_v2)(own);
-	return rc;
-}
-
-static int device_fence_context(uint64_t context, uint64_t *fence)
-{
-	CUcontext ctx = (CUcontext)(uintptr_t)context;
-	struct visit v;
-	CUresult rc = visit_begin(&v, ctx);
-	CUevent e;
-
-	/* Either way breaks whatever captures in the context. */
-	if (rc == CUDA_SUCCESS && load_relaxed(&captures_active) != 0)
-		rc = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	if (rc == CUDA_SUCCESS && ctx == NULL)
-		rc = REAL(cuCtxGetCurrent)(&ctx);
-	if (rc == CUDA_SUCCESS)
-		rc = REAL(cuEventCreate)(&e, CU_EVENT_DISABLE_TIMING);
-	if (rc == CUDA_SUCCESS)
-		rc = recorded(record_context(ctx, e), e, fence);
-	visit_end(&v);
-	return device_error(rc);
-}
-
-static int device_wait(uint64_t fence, uint64_t stream)
-{
-	struct visit v;
-	CUresult rc = visit_stream(&v, stream);
-
-	if (rc == CUDA_SUCCESS)
-		rc = REAL(cuStreamWaitEvent)((CUstream)stream, (CUevent)(uintptr_t)fence, 0);
-	visit_end(&v);
-	return device_error(rc);
-}
-
-static bool device_fence_done(uint64_t fence)
-{
-	struct visit v;
-	CUresult rc = visit_begin(&v, NULL);
-
-	if (rc == CUDA_SUCCESS)
-		rc = REAL(cuEventQuery)((CUevent)(uintptr_t)fence);
-	visit_end(&v);
-	return rc != CUDA_ERROR_NOT_READY;
-}
-
-static void device_fence_free(uint64_t fence)
-{
-	struct visit v;
-
-	if (visit_begin(&v, NULL) == CUDA_SUCCESS)
-		REAL(cuEventDestroy_v2)((CUevent)(uintptr_t)fence);
-	visit_end(&v);
-}
-
 static int device_synchronise(uint64_t stream)
 {
 	struct visit v;
@@ -312,13 +243,30 @@ static int device_synchronise(uint64_t stream)
 	return device_error(rc);
 }
 
+/* After a reset the handle is good again only when it was retained again. */
+void device_forget(uint64_t ctx)
+{
+	for (size_t i = 0; ctx != 0 && i < DEVICES_MAX; i++) {
+		uint64_t gone = ctx;
+
+		/* Pairs with the load in primary_of(). */
+		cas_acq_rel(&primary[i], &gone, 0);
+	}
+	place_forget(ctx);
+}
+
 void device_start(void)
 {
 	/* The legacy stream, 1, is another one in each context; the per-thread stream is 2. */
 	device.shared_streams = (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD;
 	device.alloc = device_alloc;
+	device.context = device_context;
+	device.devices = device_count;
 	device.free = device_free;
 	device.copy = device_copy_batch;
+	device.derive = device_derive;
+	device.fingerprint = device_fingerprint;
+	device.compare = device_compare;
 	device.put = device_put;
 	device.zero = device_zero;
 	device.fence = device_fence;

@@ -24,6 +24,13 @@ void *gate_from_symbol(int row, void *address);
  */
 void *gate_from_driver(const char *base, void *address);
 
+/*
+ * @brief @address is what the next dlsym answered for @name, a function of CUPTI, on an explicit
+ * handle. @return ours, if the shim has to know of its use; else @address. guests.c; the no-op
+ * build has none.
+ */
+void *gate_guest(const char *name, void *address) __attribute__((weak));
+
 /* @brief Is this the first copy of the shim in the process? Others only forward. */
 bool gate_first(void);
 

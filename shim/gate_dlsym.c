@@ -11,8 +11,9 @@
  * would not be given an unversioned symbol and so pass the shim by (gate_dlsym.map.in has the
  * version nodes).
  *
- * Only an answer for an explicit handle and a name of hooks.def is looked at: RTLD_DEFAULT and
- * RTLD_NEXT find the wrappers by search order. Any thread, also before constructors ran.
+ * Only an answer for an explicit handle and a name of hooks.def or guests.def is looked at:
+ * RTLD_DEFAULT and RTLD_NEXT find the wrappers by search order. Any thread, also before
+ * constructors ran.
  */
 #include "shim/coverage.h"
 #include "shim/elf.h"
@@ -32,6 +33,13 @@ static int row_of(void *handle, const char *name)
 	return handle == RTLD_DEFAULT || handle == RTLD_NEXT ? -1 : gate_row(name);
 }
 
+static bool is_cupti(void *handle, const char *name)
+{
+	return handle != RTLD_DEFAULT && handle != RTLD_NEXT && gate_guest != NULL &&
+	       name[0] == 'c' && name[1] == 'u' && name[2] == 'p' && name[3] == 't' &&
+	       name[4] == 'i';
+}
+
 EXPORT __typeof__(dlsym) gate_dlsym;
 EXPORT void *gate_dlsym(void *handle, const char *name)
 {
@@ -39,9 +47,11 @@ EXPORT void *gate_dlsym(void *handle, const char *name)
 	int row = row_of(handle, name);
 	void *p;
 
-	if (row < 0)
+	if (row < 0 && !is_cupti(handle, name))
 		return load_relaxed(&next->dlsym)(handle, name);
 	p = load_relaxed(&next->dlsym)(handle, name);
+	if (row < 0)
+		return p ? gate_guest(name, p) : NULL;
 	return p ? gate_from_symbol(row, p) : NULL;
 }
 EXPORT_VERSIONS(gate_dlsym, dlsym);

@@ -15,7 +15,9 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "arena/block.h"
 #include "arena/event.h"
+#include "shim/cupti.h"
 #include "shim/hook_capture.h"
 #include "shim/nested.h"
 #include "shim/record.h"
@@ -29,7 +31,8 @@ struct capture {
 	uint64_t stream; /* 0: free */
 	uint64_t thread; /* of a per-thread default stream; each thread has its own */
 	uint64_t graph;
-	bool owned; /* the graph goes away with a failed capture */
+	uint64_t serial; /* of the capture, never used twice */
+	bool owned;	 /* the graph goes away with a failed capture */
 };
 
 /* What a stream captures at this moment. */
@@ -43,6 +46,7 @@ struct capturing {
 _Atomic uint32_t captures_active;
 static struct spinlock lock = SPINLOCK_INIT;
 static struct capture captures[CAPTURES_MAX]; /* guarded by lock */
+static uint64_t serial_last;		      /* guarded by lock */
 
 /* The newest node whose birth this thread recorded. A call that added none is not mistaken for an
  * older one: what was born stays as it was born; this only spares the question. */
@@ -50,6 +54,12 @@ static _Thread_local struct {
 	cuuint64_t id;
 	CUgraphNode node;
 } noted __attribute__((tls_model("initial-exec")));
+
+/* The newest capture that this thread began. */
+static _Thread_local struct {
+	const struct capture *at;
+	uint64_t serial;
+} mine __attribute__((tls_model("initial-exec")));
 
 /* ---- asking ---- */
 
@@ -95,12 +105,13 @@ bool capture_note_launch(uint64_t stream, CUgraphExec exec)
 
 	if (!ask(stream, &now))
 		return false;
-	for (size_t i = 0; i < now.count; i++) {
+	for (size_t i = 0; i < now.count && !cupti_is_alone(); i++) {
 		CUgraphNode node = now.nodes[i];
 
 		if (noted.id == now.id && noted.node == node)
 			continue;
-		if (birth_known((uint64_t)now.graph, (uint64_t)node))
+		/* What a launch became means more than CUPTI can tell of it. */
+		if (!exec && birth_known((uint64_t)now.graph, (uint64_t)node))
 			continue;
 		if (exec)
 			walk_launch_births(now.graph, node, exec);
@@ -149,12 +160,26 @@ static void enter(const struct capture *new)
 	c = find(new->stream, new->thread); /* left there: its stream was destroyed */
 	if (c == NULL) {
 		c = find(0, 0);
-		if (c)
-			add_relaxed(&captures_active, 1);
+		if (c && add_relaxed(&captures_active, 1) == 0)
+			block_window(true);
 	}
-	if (c)
+	if (c) {
 		*c = *new;
+		c->serial = ++serial_last;
+		mine.at = c;
+		mine.serial = c->serial;
+	}
 	spin_unlock(&lock);
+}
+
+bool capture_here_slow(void)
+{
+	bool here;
+
+	spin_lock(&lock);
+	here = mine.at != NULL && mine.at->serial == mine.serial;
+	spin_unlock(&lock);
+	return here;
 }
 
 /* @return the entry as it was; stream 0 when there was none. */
@@ -168,7 +193,8 @@ static struct capture leave(uint64_t stream)
 	if (c) {
 		old = *c;
 		*c = (struct capture){ 0 };
-		add_relaxed(&captures_active, -1u);
+		if (add_relaxed(&captures_active, -1u) == 1)
+			block_window(false);
 	}
 	spin_unlock(&lock);
 	return old;
@@ -227,7 +253,8 @@ static void ended(uint64_t stream, CUresult rc, const CUgraph *graph)
 		return;
 	old = leave(stream);
 	if (rc == CUDA_SUCCESS && graph) {
-		walk_missing_births(*graph);
+		if (!cupti_is_alone())
+			walk_missing_births(*graph);
 		emit_captured(*graph);
 	} else if (rc != CUDA_SUCCESS && old.owned) {
 		nested_forget_graph(old.graph);
@@ -244,8 +271,13 @@ void capture_stream_gone(uint64_t stream)
 	CUresult symbol params                                 \
 	{                                                      \
 		bool on = record_on(symbol);                   \
-		CUresult rc = REAL(symbol) args;               \
+		CUresult rc;                                   \
                                                                \
+		if (on)                                        \
+			cupti_begin();                         \
+		cupti_expect_graph(true);                      \
+		rc = REAL(symbol) args;                        \
+		cupti_expect_graph(false);                     \
 		if (on && rc == CUDA_SUCCESS)                  \
 			ERRNO_KEPT(begun(stream, into_graph)); \
 		return rc;                                     \

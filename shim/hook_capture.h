@@ -11,6 +11,15 @@
 #include <stdint.h>
 
 #include "shim/hooks.h"
+#include "shim/shim.h"
+
+/* @brief Has this thread begun a capture that is not ended? Takes a lock while any stream captures,
+ * else one load. */
+bool capture_here_slow(void);
+static inline bool capture_here(void)
+{
+	return __builtin_expect(load_relaxed(&captures_active) != 0, 0) && capture_here_slow();
+}
 
 /* @brief Does @stream capture now? Asks the driver; never disturbs a capture. */
 bool capture_active_on(uint64_t stream);

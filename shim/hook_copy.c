@@ -29,24 +29,39 @@ static bool is_node(uint64_t stream)
 	return stream != NO_STREAM && load_relaxed(&captures_active) != 0 && capture_note(stream);
 }
 
-static __attribute__((cold, noinline)) void wrote(uint64_t dst, uint64_t stream)
+static __attribute__((cold, noinline)) void wrote(uint64_t dst, uint64_t bytes, uint64_t stream)
 {
 	int saved = errno;
 
 	if (!is_node(stream) && dst != 0)
-		ledger_written(dst);
+		ledger_written_extent(dst, bytes);
 	errno = saved;
 }
 
-static __attribute__((cold, noinline)) void wrote_batch(const CUdeviceptr *dsts, size_t count,
-							uint64_t stream)
+static __attribute__((cold, noinline)) void
+wrote_batch(const CUdeviceptr *dsts, const size_t *sizes, size_t count, uint64_t stream)
 {
 	int saved = errno;
 
 	if (!is_node(stream))
 		for (size_t i = 0; i < count; i++)
-			ledger_written(dsts[i]);
+			ledger_written_extent(dsts[i], sizes[i]);
 	errno = saved;
+}
+
+/* From the first byte to behind the last one; what lies between rows counts as well. */
+static uint64_t extent(uint64_t rows, uint64_t pitch, uint64_t width)
+{
+	return rows > 1 ? (rows - 1) * pitch + width : width;
+}
+
+static uint64_t extent_of(const CUDA_MEMCPY3D_BATCH_OP *op)
+{
+	uint64_t row = op->dst.op.ptr.rowLength ? op->dst.op.ptr.rowLength : op->extent.width;
+	uint64_t rows = op->dst.op.ptr.layerHeight ? op->dst.op.ptr.layerHeight : op->extent.height;
+
+	return extent(op->extent.depth, rows * row,
+		      extent(op->extent.height, row, op->extent.width));
 }
 
 static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_OP *ops,
@@ -57,7 +72,7 @@ static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_
 	if (!is_node(stream))
 		for (size_t i = 0; i < count; i++)
 			if (ops[i].dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER)
-				ledger_written(ops[i].dst.op.ptr.ptr);
+				ledger_written_extent(ops[i].dst.op.ptr.ptr, extent_of(&ops[i]));
 	errno = saved;
 }
 
@@ -85,44 +100,48 @@ static __attribute__((cold, noinline)) void wrote_words(const CUstreamBatchMemOp
 #define DST_3D(c) \
 	(TO_DEVICE(c) ? DST_2D(c) + (uint64_t)(c)->dstZ * (c)->dstHeight * (c)->dstPitch : 0)
 
+#define BYTES_2D(c)	 extent((c)->Height, (c)->dstPitch, (c)->WidthInBytes)
+#define BYTES_3D(c)	 extent((c)->Depth, 1ull * (c)->dstHeight * (c)->dstPitch, BYTES_2D(c))
+#define BYTES_FILL(item) extent(Height, dstPitch, item##ull *Width)
+
 /* What a successful call did; S is its stream. */
 /* clang-format off */
-#define WRITES_cuMemcpy(S)		wrote(dst, NO_STREAM)
-#define WRITES_cuMemcpyAsync(S)		wrote(dst, S(hStream))
-#define WRITES_cuMemcpyPeer(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemcpyPeerAsync(S)	wrote(dstDevice, S(hStream))
-#define WRITES_cuMemcpyHtoD(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemcpyHtoDAsync(S)	wrote(dstDevice, S(hStream))
-#define WRITES_cuMemcpyDtoD(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemcpyDtoDAsync(S)	wrote(dstDevice, S(hStream))
-#define WRITES_cuMemcpyDtoHAsync(S)	wrote((uint64_t)(uintptr_t)dstHost, S(hStream))
-#define WRITES_cuMemcpyAtoD(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemcpy2D(S)		wrote(DST_2D(pCopy), NO_STREAM)
-#define WRITES_cuMemcpy2DUnaligned(S)	wrote(DST_2D(pCopy), NO_STREAM)
-#define WRITES_cuMemcpy2DAsync(S)	wrote(DST_2D(pCopy), S(hStream))
-#define WRITES_cuMemcpy3D(S)		wrote(DST_3D(pCopy), NO_STREAM)
-#define WRITES_cuMemcpy3DAsync(S)	wrote(DST_3D(pCopy), S(hStream))
-#define WRITES_cuMemcpy3DPeer(S)	wrote(DST_3D(pCopy), NO_STREAM)
-#define WRITES_cuMemcpy3DPeerAsync(S)	wrote(DST_3D(pCopy), S(hStream))
-#define WRITES_cuMemcpyBatchAsync(S)	wrote_batch(dsts, count, S(hStream))
+#define WRITES_cuMemcpy(S)		wrote(dst, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpyAsync(S)		wrote(dst, ByteCount, S(hStream))
+#define WRITES_cuMemcpyPeer(S)		wrote(dstDevice, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpyPeerAsync(S)	wrote(dstDevice, ByteCount, S(hStream))
+#define WRITES_cuMemcpyHtoD(S)		wrote(dstDevice, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpyHtoDAsync(S)	wrote(dstDevice, ByteCount, S(hStream))
+#define WRITES_cuMemcpyDtoD(S)		wrote(dstDevice, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpyDtoDAsync(S)	wrote(dstDevice, ByteCount, S(hStream))
+#define WRITES_cuMemcpyDtoHAsync(S)	wrote((uint64_t)(uintptr_t)dstHost, ByteCount, S(hStream))
+#define WRITES_cuMemcpyAtoD(S)		wrote(dstDevice, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpy2D(S)		wrote(DST_2D(pCopy), BYTES_2D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy2DUnaligned(S)	wrote(DST_2D(pCopy), BYTES_2D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy2DAsync(S)	wrote(DST_2D(pCopy), BYTES_2D(pCopy), S(hStream))
+#define WRITES_cuMemcpy3D(S)		wrote(DST_3D(pCopy), BYTES_3D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy3DAsync(S)	wrote(DST_3D(pCopy), BYTES_3D(pCopy), S(hStream))
+#define WRITES_cuMemcpy3DPeer(S)	wrote(DST_3D(pCopy), BYTES_3D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy3DPeerAsync(S)	wrote(DST_3D(pCopy), BYTES_3D(pCopy), S(hStream))
+#define WRITES_cuMemcpyBatchAsync(S)	wrote_batch(dsts, sizes, count, S(hStream))
 #define WRITES_cuMemcpy3DBatchAsync(S)	wrote_ops(opList, numOps, S(hStream))
-#define WRITES_cuMemsetD8(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemsetD16(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemsetD32(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemsetD8Async(S)	wrote(dstDevice, S(hStream))
-#define WRITES_cuMemsetD16Async(S)	wrote(dstDevice, S(hStream))
-#define WRITES_cuMemsetD32Async(S)	wrote(dstDevice, S(hStream))
-#define WRITES_cuMemsetD2D8(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemsetD2D16(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemsetD2D32(S)		wrote(dstDevice, NO_STREAM)
-#define WRITES_cuMemsetD2D8Async(S)	wrote(dstDevice, S(hStream))
-#define WRITES_cuMemsetD2D16Async(S)	wrote(dstDevice, S(hStream))
-#define WRITES_cuMemsetD2D32Async(S)	wrote(dstDevice, S(hStream))
+#define WRITES_cuMemsetD8(S)		wrote(dstDevice, N, NO_STREAM)
+#define WRITES_cuMemsetD16(S)		wrote(dstDevice, 2ull * N, NO_STREAM)
+#define WRITES_cuMemsetD32(S)		wrote(dstDevice, 4ull * N, NO_STREAM)
+#define WRITES_cuMemsetD8Async(S)	wrote(dstDevice, N, S(hStream))
+#define WRITES_cuMemsetD16Async(S)	wrote(dstDevice, 2ull * N, S(hStream))
+#define WRITES_cuMemsetD32Async(S)	wrote(dstDevice, 4ull * N, S(hStream))
+#define WRITES_cuMemsetD2D8(S)		wrote(dstDevice, BYTES_FILL(1), NO_STREAM)
+#define WRITES_cuMemsetD2D16(S)		wrote(dstDevice, BYTES_FILL(2), NO_STREAM)
+#define WRITES_cuMemsetD2D32(S)		wrote(dstDevice, BYTES_FILL(4), NO_STREAM)
+#define WRITES_cuMemsetD2D8Async(S)	wrote(dstDevice, BYTES_FILL(1), S(hStream))
+#define WRITES_cuMemsetD2D16Async(S)	wrote(dstDevice, BYTES_FILL(2), S(hStream))
+#define WRITES_cuMemsetD2D32Async(S)	wrote(dstDevice, BYTES_FILL(4), S(hStream))
 #define WRITES_cuStreamBatchMemOp(S)	wrote_words(paramArray, count, S(stream))
-#define WRITES_cuStreamWaitValue32(S)	wrote(0, S(stream))
-#define WRITES_cuStreamWaitValue64(S)	wrote(0, S(stream))
-#define WRITES_cuStreamWriteValue32(S)	wrote(addr, S(stream))
-#define WRITES_cuStreamWriteValue64(S)	wrote(addr, S(stream))
+#define WRITES_cuStreamWaitValue32(S)	wrote(0, 0, S(stream))
+#define WRITES_cuStreamWaitValue64(S)	wrote(0, 0, S(stream))
+#define WRITES_cuStreamWriteValue32(S)	wrote(addr, 4, S(stream))
+#define WRITES_cuStreamWriteValue64(S)	wrote(addr, 8, S(stream))
 /* clang-format on */
 
 #define STREAM_OF(s)	  STREAM_LEGACY(s)

@@ -7,6 +7,7 @@
  * Any thread.
  */
 #include "shim/coverage.h"
+#include "shim/cupti.h"
 #include "shim/record.h"
 #include "shim/walk.h"
 
@@ -15,23 +16,31 @@
 static void opened(CUgraphExec exec, CUgraph graph, uint64_t flags)
 {
 	CUcontext context = NULL;
+	struct exec_builder *b;
 
 	shim_inside++;
 	REAL(cuCtxGetCurrent)(&context);
 	shim_inside--;
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
 		coverage_count(DEVICE_LAUNCH);
-	exec_open((uint64_t)exec, (uint64_t)context, walk_template(graph));
+	b = walk_template(graph);
+	cupti_compare(exec, graph, b);
+	exec_open((uint64_t)exec, (uint64_t)context, b);
 }
 
 #define INSTANTIATE(symbol, flags, params, args)                         \
 	CUresult symbol params                                           \
 	{                                                                \
 		bool on = record_on(symbol);                             \
-		CUresult rc = REAL(symbol) args;                         \
+		CUresult rc;                                             \
                                                                          \
+		if (on)                                                  \
+			cupti_instantiating(true);                       \
+		rc = REAL(symbol) args;                                  \
 		if (on && rc == CUDA_SUCCESS && phGraphExec)             \
 			ERRNO_KEPT(opened(*phGraphExec, hGraph, flags)); \
+		if (on)                                                  \
+			cupti_instantiating(false);                      \
 		return rc;                                               \
 	}
 
@@ -68,7 +77,10 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 static void updated(CUgraphExec exec, CUgraph graph)
 {
-	if (!exec_update((uint64_t)exec, walk_template(graph)))
+	struct exec_builder *b = walk_template(graph);
+
+	cupti_compare(NULL, graph, b);
+	if (!exec_update((uint64_t)exec, b))
 		coverage_count(UPDATE_PAIRING);
 }
 

@@ -9,6 +9,7 @@
  *
  * Any thread.
  */
+#include "shim/cupti.h"
 #include "shim/nested.h"
 #include "shim/record.h"
 #include "shim/walk.h"
@@ -18,7 +19,7 @@
 #define ADD(symbol, params, args)                            \
 	CUresult symbol params                               \
 	{                                                    \
-		bool on = record_on(symbol);                 \
+		bool on = template_on(symbol);               \
 		CUresult rc = REAL(symbol) args;             \
                                                              \
 		if (on && rc == CUDA_SUCCESS && phGraphNode) \
@@ -48,7 +49,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 				  const CUgraphNode *dependencies, size_t numDependencies,
 				  CUgraph childGraph)
 {
-	bool on = record_on(cuGraphAddChildGraphNode);
+	bool on = template_on(cuGraphAddChildGraphNode);
 	CUresult rc = REAL(cuGraphAddChildGraphNode)(ADD_PLACE_ARGS, childGraph);
 
 	if (on && rc == CUDA_SUCCESS && phGraphNode)
@@ -81,7 +82,7 @@ static void added(CUgraph graph, CUgraphNode node, const CUgraphNodeParams *p, C
 CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
 			size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-	bool on = record_on(cuGraphAddNode);
+	bool on = template_on(cuGraphAddNode);
 	CUgraph child = child_of(nodeParams);
 	CUresult rc = REAL(cuGraphAddNode)(ADD_PLACE_ARGS, nodeParams);
 
@@ -94,7 +95,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 			   const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
 			   size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-	bool on = record_on(cuGraphAddNode_v2);
+	bool on = template_on(cuGraphAddNode_v2);
 	CUgraph child = child_of(nodeParams);
 	CUresult rc = REAL(cuGraphAddNode_v2)(phGraphNode, hGraph, dependencies, dependencyData,
 					      numDependencies, nodeParams);
@@ -109,9 +110,11 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 #define SET(symbol, type)                                      \
 	CUresult symbol(CUgraphNode hNode, type nodeParams)    \
 	{                                                      \
-		bool on = record_on(symbol);                   \
+		bool on = template_on(symbol);                 \
 		CUresult rc = REAL(symbol)(hNode, nodeParams); \
                                                                \
+		if (rc == CUDA_SUCCESS)                        \
+			cupti_changed(hNode);                  \
 		if (on && rc == CUDA_SUCCESS)                  \
 			walk_birth(NULL, hNode);               \
 		return rc;                                     \
@@ -126,11 +129,28 @@ SET(cuGraphNodeSetParams, CUgraphNodeParams *)
 
 /* ---- whole templates ---- */
 
+/* Nothing is recorded of an empty one: it is where a window begins. */
+CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+{
+	CUresult rc;
+
+	if (record_on(cuGraphCreate))
+		cupti_begin();
+	cupti_expect_graph(true);
+	rc = REAL(cuGraphCreate)(phGraph, flags);
+	cupti_expect_graph(false);
+	return rc;
+}
+
 CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
 	bool on = record_on(cuGraphClone);
-	CUresult rc = REAL(cuGraphClone)(phGraphClone, originalGraph);
+	CUresult rc;
 
+	if (on)
+		cupti_begin();
+	rc = REAL(cuGraphClone)(phGraphClone, originalGraph);
+	on &= !cupti_is_alone();
 	if (on && rc == CUDA_SUCCESS && phGraphClone)
 		walk_copy_births(originalGraph, *phGraphClone, true);
 	return rc;

@@ -7,6 +7,7 @@
  * before the shim is on, so it need not be asked.
  */
 #include "shim/coverage.h"
+#include "shim/cupti.h"
 #include "shim/hook_capture.h"
 #include "shim/record.h"
 #include "shim/walk.h"
@@ -147,6 +148,7 @@ static __attribute__((cold, noinline)) void launched_unknown(CUgraphExec exec)
 				capture_note_launch(stream, hGraphExec);        \
 			return rc;                                              \
 		}                                                               \
+		cupti_launching(hGraphExec);                                    \
 		if (!guard_launch((uint64_t)hGraphExec, stream))                \
 			return CUDA_ERROR_ILLEGAL_STATE;                        \
 		rc = REAL(symbol)(hGraphExec, hStream);                         \

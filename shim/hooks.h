@@ -48,6 +48,12 @@ extern _Atomic uint8_t hook_seen[HOOK_COUNT];
 			store_relaxed(&hook_seen[HOOK_##symbol], 1);                          \
 	} while (0)
 
+/* Functions of uses.def that the oldest toolkit to build with does not declare. */
+#if CUDA_VERSION < 13020
+CUresult CUDAAPI cuFuncGetParamCount(CUfunction f, size_t *count);
+CUresult CUDAAPI cuKernelGetParamCount(CUkernel k, size_t *count);
+#endif
+
 /*
  * The real driver: REAL(cuMemAlloc_v2)(&p, n). Each pointer starts as a resolver that finds the
  * function, stores it here and calls it; a function that this driver lacks returns

@@ -13,12 +13,15 @@
 #include <unistd.h>
 
 #include "arena/arena.h"
+#include "arena/block.h"
 #include "arena/device.h"
 #include "arena/event.h"
 #include "arena/exec.h"
+#include "arena/infer.h"
 #include "arena/reload.h"
 #include "reports/manifest.h"
 #include "reports/write.h"
+#include "shim/cupti.h"
 #include "shim/device.h"
 #include "shim/gate.h"
 #include "shim/hook_sync.h"
@@ -66,6 +69,7 @@ static void forked(void)
 		store_relaxed(&shim_state, SHIM_CHILD);
 	shim_inside = 0;
 	launcher_forget();
+	cupti_forget();
 	store_relaxed(&captures_active, 0);
 	store_relaxed(&reporting, false);
 	outside_forget();
@@ -102,13 +106,18 @@ static int start(void)
 		return SHIM_OFF;
 	}
 	guard_refuses = option_value(OPTION_GATE) >= GATE_STRICT;
+	infer_mode = (enum infer_mode)option_value(OPTION_INFER);
+	if (option_value(OPTION_STACKS) == STACKS_ALL)
+		block_watch(true);
 	exec_limit_bytes = option_value(OPTION_GRAPH_MIB) << 20;
 	device.stream_busy = sync_stream_busy;
 	device.event_done = sync_event_is_done;
 	device.finding = on_finding;
+	device.stack_site = stack_site;
 	device.event = option_value(OPTION_TRACE) ? report_event : NULL;
 	device_start();
 	start_reloads();
+	cupti_start();
 	report_started();
 	if (!fork_watched)
 		fork_watched = pthread_atfork(NULL, NULL, forked) == 0;
@@ -168,7 +177,8 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 		rc = CUDA_ERROR_NO_DEVICE;
 	if (rc == CUDA_SUCCESS) {
 		cas_acq_rel(&shim_state, &expected, SHIM_UNSTARTED);
-		shim_ready();
+		if (shim_ready() && !shim_inside)
+			cupti_initialised();
 	}
 	return rc;
 }

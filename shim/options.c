@@ -277,8 +277,10 @@ static void say_all(void)
 	char value[256];
 
 	for (int i = 0; i < OPTION_COUNT; i++) {
+		counter_t site = 0; /* each is a message of its own */
+
 		option_print((enum option_id)i, value, sizeof(value));
-		log_debug(PREFIX "%s=%s", rows[i].name, value);
+		log_write(LOG_DEBUG, &site, PREFIX "%s=%s", rows[i].name, value);
 	}
 }
 

@@ -20,6 +20,7 @@ enum option_id {
 	OPTION_COUNT
 };
 
+enum blocks { BLOCKS_OFF, BLOCKS_CUDA, BLOCKS_ALL };
 enum gate { GATE_OFF, GATE_WARN, GATE_STRICT, GATE_ABORT };
 enum stacks { STACKS_OFF, STACKS_FINDINGS, STACKS_ALL };
 enum unproven { UNPROVEN_PASS, UNPROVEN_FAIL };

@@ -14,11 +14,14 @@
 #include "reports/write.h"
 #include "shim/bypass.h"
 #include "shim/coverage.h"
+#include "shim/cupti.h"
 #include "shim/hooks.h"
 #include "shim/log.h"
 #include "shim/modules.h"
+#include "shim/nvtx.h"
 #include "shim/options.h"
 #include "shim/stacks.h"
+#include "shim/torch.h"
 #include "shim/unwind.h"
 
 /* What ARENA_GATE=abort ends the process with. */
@@ -75,6 +78,34 @@ static void give_notes(report_pair_fn add, void *to)
 		add(to, coverage_rows[id].key, name);
 }
 
+/* In the order of enum recorder_kind. */
+static const char *const event_names[RECORDER_KIND_COUNT] = {
+	"graph-created", "graph-cloned", "graph-destroying", "node-created", "node-cloned",
+	"node-destroying", "node-updated", "node-params-set", "dependency-created",
+	"dependency-destroying", "exec-creating", "exec-created", "exec-destroying", "launch",
+};
+
+static void give_cupti(report_pair_fn add, report_count_fn count, void *to)
+{
+	struct cupti_facts f;
+	char mode[16];
+
+	cupti_read_facts(&f);
+	option_print(OPTION_CUPTI, mode, sizeof(mode));
+	add(to, "window", mode);
+	add(to, "library", f.library);
+	add(to, "other", f.other);
+	count(to, NULL, "version", f.version);
+	count(to, NULL, "windows", f.windows);
+	count(to, NULL, "yielded", f.yielded);
+	count(to, NULL, "lost", f.lost);
+	count(to, NULL, "busy", f.busy);
+	count(to, NULL, "attach_ns", f.attach_ns);
+	count(to, NULL, "finalize_ns", f.finalize_ns);
+	for (int i = 0; i < RECORDER_KIND_COUNT; i++)
+		count(to, "events", event_names[i], f.events[i]);
+}
+
 static void found_bypass(void *arg, const char *object, const char *symbol)
 {
 	const char *slash = strrchr(object, '/');
@@ -106,10 +137,12 @@ void outside_start(void)
 		.version = ARENA_VERSION,
 		.options = give_options,
 		.stack_frames = stack_frames,
+		.stack_python = stack_python,
 		.stack_module = stack_module,
 		.coverage = give_coverage,
 		.entries = give_entries,
 		.notes = give_notes,
+		.cupti = give_cupti,
 		.warn = warn,
 	};
 
@@ -128,8 +161,10 @@ void outside_exit(void)
 {
 	static _Atomic bool scanned;
 
-	if (!swap_acq_rel(&scanned, true))
+	if (!swap_acq_rel(&scanned, true)) {
 		bypass_scan(found_bypass, NULL);
+		torch_check();
+	}
 	report_exit();
 }
 
@@ -143,6 +178,7 @@ void outside_forget(void)
 {
 	report_forget();
 	stacks_forget();
+	nvtx_forget();
 	coverage_forget();
 	for (int i = 0; i < HOOK_COUNT; i++)
 		store_relaxed(&hook_seen[i], 0);

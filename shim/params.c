@@ -158,6 +158,16 @@ void params_scan_raw(struct params *out, const void *buffer, size_t size_bytes)
 
 /* ---- layouts ---- */
 
+/*
+ * @brief How many parameters? A driver that does not tell (before 13.2) must be asked for each,
+ * until it refuses one: compute-sanitizer reports that refusal, once a kernel.
+ */
+static CUresult ask_count(uint64_t function, bool kernel, size_t *out)
+{
+	return kernel ? REAL(cuKernelGetParamCount)((CUkernel)function, out)
+		      : REAL(cuFuncGetParamCount)((CUfunction)function, out);
+}
+
 /* @return CUDA_ERROR_INVALID_VALUE behind the last parameter. */
 static CUresult ask_param(uint64_t function, bool kernel, size_t i, struct param *out)
 {
@@ -174,20 +184,34 @@ static CUresult ask_param(uint64_t function, bool kernel, size_t i, struct param
 	return rc;
 }
 
-/* @return whether the driver knows @function under this kind of handle. */
-static bool ask_layout(uint64_t function, bool kernel, union draft *d)
+/* @return whether the driver knows the parameters of @function under this kind of handle. */
+static bool ask_params(uint64_t function, bool kernel, union draft *d)
 {
-	const char *name = NULL;
-	CUresult rc = CUDA_SUCCESS;
-	size_t i;
+	size_t count = SIZE_MAX, i;
+	CUresult rc = ask_count(function, kernel, &count);
 
-	for (i = 0; i < PARAMS_COUNT_MAX; i++) {
+	if (rc == CUDA_ERROR_INVALID_HANDLE)
+		return false;
+	if (rc != CUDA_SUCCESS)
+		count = SIZE_MAX;
+	for (i = 0; i < PARAMS_COUNT_MAX && i < count; i++) {
 		rc = ask_param(function, kernel, i, &d->layout.params[i]);
 		if (rc != CUDA_SUCCESS)
 			break;
 	}
-	d->layout.sized = i < PARAMS_COUNT_MAX && rc == CUDA_ERROR_INVALID_VALUE;
-	d->layout.count = d->layout.sized ? (uint16_t)i : 0;
+	d->layout.count = (uint16_t)i;
+	return i == count || (i < PARAMS_COUNT_MAX && rc == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* @return whether the driver knows @function under this kind of handle. */
+static bool ask_layout(uint64_t function, bool kernel, union draft *d)
+{
+	const char *name = NULL;
+	CUresult rc;
+
+	d->layout.sized = ask_params(function, kernel, d);
+	if (!d->layout.sized)
+		d->layout.count = 0;
 	rc = kernel ? REAL(cuKernelGetName)(&name, (CUkernel)function)
 		    : REAL(cuFuncGetName)(&name, (CUfunction)function);
 	d->layout.name = rc == CUDA_SUCCESS ? intern(name) : 0;

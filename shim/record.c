@@ -13,6 +13,10 @@
 #include <errno.h>
 
 #include "arena/exec.h"
+#include "arena/order.h"
+#include "arena/stage.h"
+#include "arena/storage.h"
+#include "arena/tag.h"
 #include "shim/device.h"
 #include "shim/record.h"
 
@@ -171,7 +175,12 @@ void record_context_gone(uint64_t context)
 	if (context != 0) {
 		exec_close_context(context);
 		ledger_close_context(context);
+		/* From here on nothing is asked of what was made in it. */
 		device_forget(context);
+		order_context_gone(context);
+		tag_context_gone(context);
+		stage_context_gone(context);
+		storage_context_gone(context);
 	}
 	errno = saved;
 }

@@ -10,6 +10,7 @@
 
 #include "arena/slab.h"
 #include "shim/coverage.h"
+#include "shim/cupti.h"
 #include "shim/nested.h"
 #include "shim/node.h"
 #include "shim/params.h"
@@ -85,6 +86,9 @@ static void count_status(const struct walk *w, enum params_status status)
 		coverage_count(NODE_KIND);
 }
 
+/* What this thread's CUPTI told of last: the wrapper whose call made it reads it next. */
+static _Thread_local CUgraphNode told_last __attribute__((tls_model("initial-exec")));
+
 /* What was not read when the words were written, which is when it counts. */
 static void count_unread(const struct walk *w)
 {
@@ -124,15 +128,30 @@ static void open_alloc(const CUDA_MEM_ALLOC_NODE_PARAMS_v2 *alloc)
 
 static void build_graph(struct walk *w, CUgraph graph, uint32_t depth);
 
+static uint64_t body_of(CUgraph graph, CUgraphNode node, uint32_t index)
+{
+	uint64_t body = nested_get((uint64_t)graph, (uint64_t)node, index);
+
+	if (body)
+		return body;
+	body = cupti_body(node, index);
+	/* For later walks, and for the births in it when the template goes. */
+	if (body)
+		nested_add((uint64_t)graph, (uint64_t)node, body);
+	return body;
+}
+
 static void build_bodies(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t depth)
 {
 	uint64_t body;
 	uint32_t i;
 
-	for (i = 0; (body = nested_get((uint64_t)graph, (uint64_t)node, i)) != 0; i++)
+	for (i = 0; (body = body_of(graph, node, i)) != 0; i++)
 		build_graph(w, (CUgraph)body, depth + 1);
-	if (i == 0)
+	if (i == 0) {
 		coverage_count(BODY_UNREACHED);
+		cupti_needed();
+	}
 }
 
 static void build_node(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t depth)
@@ -220,9 +239,11 @@ static void birth_node(struct walk *w, CUgraph graph, CUgraphNode node, uint32_t
 	n = node_desc_of(w, graph, node, p.type);
 	n.depth = depth;
 	if (!replicated(w, &n)) {
-		count_unread(w);
+		if (node != told_last)
+			count_unread(w);
 		birth_record(&n);
 	}
+	told_last = NULL;
 	if (n.kind == NODE_ALLOC) {
 		open_alloc(&p.alloc);
 	} else if (n.kind == NODE_CHILD && graph) {
@@ -252,18 +273,49 @@ void walk_birth(CUgraph graph, CUgraphNode node)
 	walk_end(w);
 }
 
+void walk_told(CUgraph graph, CUgraphNode node, CUgraphNodeType type, bool is_new)
+{
+	struct walk *w = walk_begin();
+	/* Who else hears of an allocation node hears it before its memory is used. */
+	bool ask =
+		words_readable(type) || (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && cupti_is_alone());
+	CUgraphNodeParams p = { .type = type };
+	struct node_desc n;
+
+	if (w == NULL)
+		return;
+	params_reset(&w->params, 0);
+	if (!ask || node_describe(node, &p) == CUDA_SUCCESS) {
+		if (ask)
+			words_read(&w->params, &p);
+		if (ask && type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+			open_alloc(&p.alloc);
+		n = node_desc_of(w, graph, node, type);
+		count_unread(w);
+		told_last = node;
+		birth_record(&n);
+		witness_node(&n, is_new);
+	}
+	walk_end(w);
+}
+
 void walk_missing_births(CUgraph graph)
 {
 	struct walk *w = walk_begin();
+	bool unseen = false;
 	int64_t count;
 
 	if (w == NULL)
 		return;
 	count = push_nodes(w, graph);
 	for (int64_t i = 0; i < count; i++)
-		if (!birth_known((uint64_t)graph, (uint64_t)w->nodes[i]))
+		if (!birth_known((uint64_t)graph, (uint64_t)w->nodes[i])) {
 			birth_node(w, graph, w->nodes[i], 0);
+			unseen |= w->params.count != 0;
+		}
 	walk_end(w);
+	if (unseen)
+		cupti_needed();
 }
 
 void walk_launch_births(CUgraph graph, CUgraphNode node, CUgraphExec exec)

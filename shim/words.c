@@ -181,6 +181,12 @@ enum params_status words_read(struct params *out, const CUgraphNodeParams *node)
 	return PARAMS_READ;
 }
 
+bool words_readable(CUgraphNodeType type)
+{
+	return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+	       type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+}
+
 bool words_none(CUgraphNodeType type)
 {
 	return type == CU_GRAPH_NODE_TYPE_EMPTY || type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||

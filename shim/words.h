@@ -12,6 +12,9 @@
  */
 enum params_status words_read(struct params *out, const CUgraphNodeParams *node);
 
+/* @brief Do nodes of this type have words? */
+bool words_readable(CUgraphNodeType type);
+
 /* @brief Is it known that nodes of this type hold no address of memory? */
 bool words_none(CUgraphNodeType type);
 

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Job: keep the blocks of block.h, give an object to those that something refers to, and end both.
+ *
+ * Invariants: a block is live in its shard's map while the allocator has it out; its object, if
+ * any, is in range_blocks and live as long. Whoever ends the block ends the object. Blocks of one
+ * shard do not overlap, dead or alive: what a new block lies over was freed unseen, or makes room.
+ *
+ * Threads: any. A shard's lock guards its map and counters; what is taken under it (slab and index
+ * locks) is a leaf. Objects are ended without it, as that takes the holders lock.
+ */
+#include "arena/block.h"
+
+#include "arena/exec.h"
+#include "arena/range.h"
+#include "arena/slab.h"
+#include "arena/stack.h"
+#include "arena/storage.h"
+
+#define WINDOW_MASK   (((uint32_t)1 << BLOCK_WINDOW_BITS) - 1)
+#define GRANULE_SHIFT 9 /* of device blocks: PyTorch rounds up to 512 bytes */
+#define HOST_SHIFT    6
+
+_Static_assert(STACK_COUNT_MAX < 1u << (64 - BLOCK_SIZE_BITS), "a stack fits into extent");
+
+struct block_shard block_shards[BLOCK_SHARDS];
+static _Atomic uint64_t shards_used; /* a bit each, set for ever */
+static struct spinlock watch_lock = SPINLOCK_INIT;
+static unsigned watchers; /* guarded by watch_lock, as are all stores to quiet */
+
+/* The number of the newest window, not 0 once there was one; and is it open? Written by
+ * block_window(), which its caller serialises. */
+static _Atomic uint32_t window;
+static _Atomic bool window_open;
+
+_Atomic uint32_t block_freed_count;
+static struct spinlock waiting_lock = SPINLOCK_INIT; /* guards waiting */
+static struct range *waiting;			     /* linked through all_next; pinned */
+
+void block_watch(bool on)
+{
+	uint64_t used;
+
+	spin_lock(&watch_lock);
+	watchers += on ? 1 : -1u;
+	used = load_relaxed(&shards_used);
+	for (unsigned i = 0; i < BLOCK_SHARDS; i++)
+		store_relaxed(&block_shards[i].quiet, watchers == 0 && (used >> i & 1) != 0);
+	spin_unlock(&watch_lock);
+}
+
+void block_window(bool open)
+{
+	uint32_t next = (load_relaxed(&window) + 1) & WINDOW_MASK;
+
+	if (open)
+		store_relaxed(&window, next ? next : 1);
+	if (open != load_relaxed(&window_open))
+		block_watch(open);
+	store_relaxed(&window_open, open);
+}
+
+static uint32_t window_now(void)
+{
+	return load_relaxed(&window_open) ? load_relaxed(&window) : 0;
+}
+
+/* ---- records; the shard's lock is held ---- */
+
+static uint64_t size_of(const struct block *b)
+{
+	return block_state(b) == BLOCK_HELD ? load_relaxed(&b->object->size_bytes)
+					    : b->extent & BLOCK_SIZE_MASK;
+}
+
+static uint64_t end_of(const struct block_shard *s, const struct block *b)
+{
+	return block_base(&s->map, b) + size_of(b);
+}
+
+static struct block *block_at(struct block_shard *s, uint64_t addr)
+{
+	struct block *b = block_map_floor(&s->map, addr);
+
+	return b != NULL && block_is_live(b) && addr < end_of(s, b) ? b : NULL;
+}
+
+/* @b is live no more. @return its object, which the caller ends without the lock; NULL: none. */
+static struct range *block_end(struct block_shard *s, struct block *b)
+{
+	struct range *r = NULL;
+
+	if (block_state(b) == BLOCK_HELD) {
+		r = b->object;
+		b->extent = load_relaxed(&r->size_bytes);
+	}
+	block_die(s, b);
+	return r;
+}
+
+/* ---- objects ---- */
+
+bool block_pooled(const struct range *r)
+{
+	/* Relaxed: advice of the allocator, given before the memory is used otherwise. */
+	return load_relaxed(&r->pooled) != 0 ||
+	       (r->outer != NULL && load_relaxed(&r->outer->pooled) != 0);
+}
+
+/* Who owns the segment around @base; pinned. NULL: nobody knows it. */
+static struct range *segment_of(uint64_t base)
+{
+	struct range_view v;
+
+	return ledger_find(base, &v) && ledger_pin(&v) ? v.owner : NULL;
+}
+
+/* Give @b, which has none, an object. The lock of @s is held. */
+static struct range *object_new(const struct block_shard *s, struct block *b)
+{
+	const struct range_desc d = { .base = block_base(&s->map, b),
+				      .size_bytes = size_of(b),
+				      .kind = RANGE_BLOCK,
+				      .stack = (uint32_t)(b->extent >> BLOCK_SIZE_BITS) };
+	struct range *outer = segment_of(d.base), *r;
+	uint32_t born = b->key >> BLOCK_WINDOW_SHIFT & WINDOW_MASK;
+
+	/* Memory of an arena has its names already: its slots. */
+	r = outer != NULL && outer->scope == STORAGE_SCOPE ? NULL : range_new(&d, NULL);
+	if (r == NULL) {
+		if (outer != NULL)
+			ledger_unpin(outer);
+		return NULL;
+	}
+	r->outer = outer;
+	/* Before anybody holds @r: pairs with the fence in range_mark_holders(). */
+	if (outer != NULL)
+		add_relaxed(&outer->inner, 1);
+	if (born != 0 && born == load_relaxed(&window))
+		store_relaxed(&r->pooled, 1);
+	if (!range_enter_block(r))
+		return NULL;
+	b->object = r;
+	b->key |= BLOCK_HELD;
+	return r;
+}
+
+struct range *block_refer(uint64_t addr)
+{
+	/* Relaxed: whoever uses an address was told of it after it was handed out. */
+	uint64_t used = load_relaxed(&shards_used);
+	struct range *r = NULL;
+
+	for (; used != 0 && r == NULL; used &= used - 1) {
+		struct block_shard *s = &block_shards[__builtin_ctzll(used)];
+		struct block *b;
+
+		spin_lock(&s->lock);
+		b = block_at(s, addr);
+		if (b != NULL)
+			r = block_state(b) == BLOCK_HELD ? b->object : object_new(s, b);
+		if (r != NULL)
+			r->scope = window_now();
+		spin_unlock(&s->lock);
+	}
+	return r;
+}
+
+bool block_covers(uint64_t addr)
+{
+	bool found = false;
+
+	for (uint64_t used = load_relaxed(&shards_used); used != 0 && !found; used &= used - 1) {
+		struct block_shard *s = &block_shards[__builtin_ctzll(used)];
+
+		spin_lock(&s->lock);
+		found = block_at(s, addr) != NULL;
+		spin_unlock(&s->lock);
+	}
+	return found;
+}
+
+/* Wait to be told, unless nobody holds it. The pin of a live range goes over to the list. */
+static void wait_to_be_told(struct range *r)
+{
+	spin_lock(&waiting_lock);
+	r->all_next = waiting;
+	waiting = r;
+	add_relaxed(&block_freed_count, 1);
+	spin_unlock(&waiting_lock);
+}
+
+static void object_end(struct range *r, uint32_t stack, bool tell)
+{
+	range_leave(r, stack);
+	/* Pairs with the loads of state in look-ups and in exec.c. */
+	store_release(&r->state, RANGE_DEAD);
+	/* What is pooled is judged by its segment, dead or alive. */
+	if (!block_pooled(r) && range_mark_holders(r) && tell)
+		wait_to_be_told(r);
+	else
+		range_unpin(r);
+}
+
+void block_freed(struct range *r, uint32_t stack)
+{
+	object_end(r, stack, true);
+}
+
+__attribute__((cold, noinline)) void block_tell_freed_slow(void)
+{
+	struct range *list, *next;
+
+	spin_lock(&waiting_lock);
+	list = waiting;
+	waiting = NULL;
+	store_relaxed(&block_freed_count, 0);
+	spin_unlock(&waiting_lock);
+	for (; list != NULL; list = next) {
+		next = list->all_next;
+		/* Found empty when its graphs are gone, or have other parameters by now. */
+		guard_freed(list, load_relaxed(&list->stack_close));
+		range_unpin(list);
+	}
+}
+
+/* ---- events ---- */
+
+/* Memory of captures lies here from now on. */
+static __attribute__((cold, noinline)) void segment_pooled(uint64_t addr)
+{
+	struct range_view v;
+
+	if (ledger_find(addr, &v) && ledger_pin(&v)) {
+		store_relaxed(&v.owner->pooled, 1);
+		ledger_unpin(v.owner);
+	}
+}
+
+/* First use of a shard. Its lock is held. */
+static __attribute__((cold, noinline)) bool shard_start(struct block_shard *s)
+{
+	bool is_host = s == &block_shards[BLOCK_SHARD_HOST];
+
+	if (block_map_init(&s->map, is_host ? HOST_SHIFT : GRANULE_SHIFT) != 0)
+		return false;
+	spin_lock(&watch_lock);
+	or_release(&shards_used, (uint64_t)1 << (s - block_shards));
+	store_relaxed(&s->quiet, watchers == 0);
+	spin_unlock(&watch_lock);
+	return true;
+}
+
+/* Take a block in [base, end) out: freed unseen, if it lives. @return false: there is none. */
+static bool drop_one(struct block_shard *s, uint64_t base, uint64_t end, struct range **object)
+{
+	struct block *b = block_map_floor(&s->map, end - 1);
+
+	*object = NULL;
+	if (b == NULL || end_of(s, b) <= base)
+		return false;
+	if (block_is_live(b)) {
+		*object = block_end(s, b);
+		s->overlaps++;
+	}
+	block_map_remove(&s->map, b);
+	return true;
+}
+
+static __attribute__((cold, noinline)) void drop_all(struct block_shard *s, uint64_t base,
+						     uint64_t end)
+{
+	struct range *object;
+	bool dropped;
+
+	do {
+		spin_lock(&s->lock);
+		dropped = drop_one(s, base, end, &object);
+		spin_unlock(&s->lock);
+		if (object != NULL)
+			object_end(object, 0, false);
+	} while (dropped);
+}
+
+/* What is dead between @base and @end goes; @at, the entry of @base, stays, and is NULL if it may
+ * have moved. @return false: something lives there. */
+static bool make_room(struct block_shard *s, uint64_t base, uint64_t end, struct block **at)
+{
+	struct block *b = block_map_floor(&s->map, end - 1);
+
+	while (b != NULL && block_base(&s->map, b) != base && end_of(s, b) > base) {
+		if (block_is_live(b))
+			return false;
+		block_map_remove(&s->map, b);
+		*at = NULL;
+		b = block_map_floor(&s->map, end - 1);
+	}
+	return true;
+}
+
+/* @return false: something lives there, nothing was entered. Lock held. */
+static bool enter(struct block_shard *s, uint64_t base, uint64_t size_bytes, uint32_t stack)
+{
+	struct block *b = block_map_get(&s->map, base);
+
+	if (b != NULL && block_is_live(b))
+		return false;
+	/* A dead one overlaps nothing, so neither does a part of it. */
+	if (b == NULL || b->extent < size_bytes) {
+		if (!make_room(s, base, base + size_bytes, &b))
+			return false;
+		if (size_bytes > BLOCK_SIZE_MASK)
+			b = NULL;
+		else if (b == NULL)
+			b = block_map_add(&s->map, base);
+	}
+	if (b == NULL) {
+		counter_bump(&range_counts.dropped);
+		return true;
+	}
+	b->key += BLOCK_LIVE - BLOCK_DEAD + ((uint64_t)window_now() << BLOCK_WINDOW_SHIFT);
+	b->extent = size_bytes | (uint64_t)stack << BLOCK_SIZE_BITS;
+	s->allocations++;
+	s->bytes += size_bytes;
+	return true;
+}
+
+bool block_enter(struct block_shard *s, uint64_t base, int64_t bytes)
+{
+	bool entered;
+
+	/* As in block_event_quick(). */
+	if (bytes <= 0 || !load_relaxed(&s->quiet) || !spin_try(&s->lock))
+		return false;
+	entered = enter(s, base, (uint64_t)bytes, 0);
+	spin_unlock(&s->lock);
+	return entered;
+}
+
+void block_opened(unsigned shard, uint64_t base, uint64_t size_bytes, bool captures, uint32_t stack)
+{
+	struct block_shard *s = &block_shards[shard];
+	bool entered;
+
+	do {
+		spin_lock(&s->lock);
+		entered = (s->map.entries == NULL && !shard_start(s)) ||
+			  enter(s, base, size_bytes, stack);
+		spin_unlock(&s->lock);
+		if (__builtin_expect(!entered, 0))
+			drop_all(s, base, base + size_bytes);
+	} while (!entered);
+	if (__builtin_expect(captures, 0))
+		segment_pooled(base);
+	if (__builtin_expect(ledger_opened != NULL, 0)) {
+		struct range *r = block_refer(base);
+
+		if (r != NULL)
+			ledger_opened(r);
+	}
+	infer_born(RANGE_BLOCK, base, size_bytes, stack);
+}
+
+struct range *block_closed(unsigned shard, uint64_t base)
+{
+	struct block_shard *s = &block_shards[shard];
+	struct range *r = NULL;
+	struct block *b;
+
+	spin_lock(&s->lock);
+	b = s->map.entries != NULL ? block_map_get(&s->map, base) : NULL;
+	if (b != NULL && block_is_live(b)) {
+		s->frees++;
+		r = block_end(s, b);
+	} else {
+		s->unknown_frees++;
+	}
+	if (r != NULL && r->scope != 0 && load_relaxed(&window_open) &&
+	    r->scope == load_relaxed(&window))
+		store_relaxed(&r->pooled, 1);
+	spin_unlock(&s->lock);
+	return r;
+}
+
+void block_forget(uint64_t base, uint64_t size_bytes)
+{
+	for (uint64_t used = load_relaxed(&shards_used); used != 0; used &= used - 1)
+		drop_all(&block_shards[__builtin_ctzll(used)], base, base + size_bytes);
+}
+
+void block_read_counters(struct block_counters *out)
+{
+	*out = (struct block_counters){ 0 };
+	for (uint64_t used = load_relaxed(&shards_used); used != 0; used &= used - 1) {
+		struct block_shard *s = &block_shards[__builtin_ctzll(used)];
+
+		spin_lock(&s->lock);
+		out->live += s->allocations - s->frees - s->overlaps;
+		out->bytes += s->bytes;
+		out->allocations += s->allocations;
+		out->frees += s->frees;
+		out->unknown_frees += s->unknown_frees;
+		out->overlaps += s->overlaps;
+		spin_unlock(&s->lock);
+	}
+}

@@ -51,11 +51,13 @@ def problems_of_order(lines):
 
 def stack_ids(line):
     yield line.get("stack", 0)
-    for ref in line.get("refs", []):
-        for side in ("old", "now"):
-            if ref[side]:
-                yield ref[side]["stack_open"]
-                yield ref[side]["stack_close"]
+    for of, sides in (("refs", ("old", "now")), ("findings", ("old", "new"))):
+        listed = line.get(of, [])
+        for one in listed if isinstance(listed, list) else []:
+            for side in sides:
+                if one[side]:
+                    yield one[side]["stack_open"]
+                    yield one[side]["stack_close"]
 
 
 def damaged(line):

@@ -223,9 +223,32 @@ static inline int fake_stage(struct arena *a, const char *name, uint64_t bytes, 
 	return stage_put(s, (uint64_t)(uintptr_t)source, bytes, FAKE_STREAM);
 }
 
+/* The same as arena_put() does it. */
+static inline int fake_give(struct arena *a, const char *name, uint64_t bytes, int value,
+			    bool direct)
+{
+	char source[4096];
+	struct slot *s;
+	uint64_t id;
+	int err = bytes <= sizeof(source) ? reload_enter_put(&id) : ARENA_E_NOMEM;
+
+	if (err)
+		return err;
+	memset(source, value, sizeof(source));
+	s = fake_slot(a, name, ARENA_VALUE, bytes);
+	err = ARENA_E_NOMEM;
+	if (s != NULL) {
+		fake_touch(s);
+		err = reload_put(s, (uint64_t)(uintptr_t)source, direct, FAKE_STREAM);
+	}
+	reload_leave_put();
+	return err;
+}
+
 static inline void fake_bind(struct slot *s, uint64_t base)
 {
 	registry_lock();
+	s->touched = reload_open();
 	binding_set(s, base);
 	registry_unlock();
 }

@@ -51,11 +51,28 @@ static size_t fixture_frames(uint32_t id, struct stack_frame *out, size_t max)
 	return count;
 }
 
+/* Stack 4 was taken in Python. */
+static size_t fixture_python(uint32_t id, struct python_frame *out, size_t max)
+{
+	if (id != 4 || max == 0)
+		return 0;
+	out[0] = (struct python_frame){ intern("mod\xc3\xa8le \"a\".py"), intern("load"), 12 };
+	return 1;
+}
+
 static const struct stack_module *fixture_module(uint32_t number)
 {
 	static const struct stack_module module = { "/usr/lib/libx.so", "0123abcd" };
 
 	return &module;
+}
+
+static void fixture_cupti(report_pair_fn add, report_count_fn count, void *to)
+{
+	add(to, "window", "capture");
+	count(to, NULL, "windows", 2);
+	count(to, "events", "node-created", 513);
+	count(to, "events", "node-cloned", 256);
 }
 
 static struct report_source fixture_source(const char *path)
@@ -68,10 +85,12 @@ static struct report_source fixture_source(const char *path)
 		.driver_version = 13000,
 		.options = fixture_options,
 		.stack_frames = fixture_frames,
+		.stack_python = fixture_python,
 		.stack_module = fixture_module,
 		.coverage = fixture_coverage,
 		.entries = fixture_entries,
 		.notes = fixture_notes,
+		.cupti = fixture_cupti,
 		.warn = fixture_warn,
 	};
 }

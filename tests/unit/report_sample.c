@@ -28,6 +28,7 @@ static void print_names(void)
 	PRINT_NAMES("range_kind", RANGE_KIND_COUNT, range_kind_name);
 	PRINT_NAMES("node_kind", NODE_KIND_COUNT, node_kind_name);
 	PRINT_NAMES("event_kind", EVENT_KIND_COUNT, event_kind_name);
+	PRINT_NAMES("cross_reason", CROSS_REASON_COUNT, cross_reason_name);
 	printf("}\n");
 }
 
@@ -56,6 +57,32 @@ static void write_findings(void)
 	}
 }
 
+static void write_cross(void)
+{
+	struct cross_result r = { .compared = true, .nodes = 7, .addresses = 30 };
+
+	for (int i = 0; i < CROSS_REASON_COUNT; i++) {
+		r.counts[i] = 1;
+		r.list[r.listed++] = (struct cross_difference){
+			.reason = (enum cross_reason)i,
+			.name = i % 2 ? intern("_Z4gemmPf") : 0,
+			.node = 0x1000,
+			.address = i % 3 ? 0x7f0000000100 : 0,
+		};
+	}
+	report_cross(&r);
+}
+
+static void write_launches(void)
+{
+	report_launch(&(struct report_launch){ .call = "cuLaunchKernel",
+					       .kernel = intern("_Z4gemmPf"),
+					       .correlation = 7 });
+	report_launch(&(struct report_launch){ .call = "cuMemcpyAsync",
+					       .stream = 0x5000,
+					       .result = 1 });
+}
+
 /* Findings about slots, sources and caches, in a comparison and at the end of a reload. */
 static void write_slots(void)
 {
@@ -73,6 +100,10 @@ static void write_slots(void)
 			.old_base = kind % 2 ? 0x1000 : 0,
 			.new_base = kind % 3 ? 0x2000 : 0,
 			.old_spec = { .bytes = 64, .ndim = 2, .shape = { 4, 4 }, .dtype = "<f4" },
+			.old_stack = 1,
+			.old_closed = 3,
+			.new_stack = 4,
+			.inferred = kind % 2,
 			.detail = intern("as a sample"),
 		});
 	slot_findings_normalise(&found);
@@ -105,6 +136,8 @@ int main(int argc, char **argv)
 		report_event(&(struct event){ .kind = (enum event_kind)kind, .address = 0x1000,
 					      .size_bytes = 512, .serial = 1, .what = "device",
 					      .stack = 1 });
+	write_cross();
+	write_launches();
 	write_slots();
 	report_exit();
 	print_names();

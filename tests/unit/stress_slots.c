@@ -121,7 +121,7 @@ static void look(struct worker *w)
 	struct slot_findings found = { .list = NULL };
 	uint64_t addr;
 
-	if (snapshot_take(&s))
+	if (snapshot_take(NULL, &s))
 		fail("%s", arena_message());
 	move(w, below(w, SLOTS));
 	if (snapshot_verify(s, below(w, 2) ? w->arena : NULL, &found))

@@ -481,22 +481,42 @@ enum { SLOTS = 12, MOVES = 6, SLOT_BYTES = 2048 };
 static struct {
 	char name[8];
 	uint64_t at[MOVES + 1]; /* where it was since the capture, the last one is now */
+	unsigned when[MOVES + 1];
 	unsigned count;
 } model[SLOTS];
+static unsigned model_clock;
+
+/* Has a slot left @word that was there at the capture, or, if none was, that came first? */
+static bool model_left(uint64_t word)
+{
+	bool bound = false, left = false, first_left = false;
+	unsigned first = model_clock + 1;
+
+	for (unsigned i = 0; i < SLOTS; i++)
+		for (unsigned k = 0; k < model[i].count; k++) {
+			bool gone = model[i].at[k] != model[i].at[model[i].count - 1];
+
+			if (word - model[i].at[k] >= SLOT_BYTES)
+				continue;
+			bound |= k == 0;
+			left |= k == 0 && gone;
+			if (k > 0 && model[i].when[k] < first) {
+				first = model[i].when[k];
+				first_left = gone;
+			}
+		}
+	return bound ? left : first_left;
+}
 
 static bool model_stale(const uint64_t *words)
 {
-	for (unsigned i = 0; i < SLOTS; i++)
-		for (unsigned k = 0; k < model[i].count; k++)
-			for (unsigned w = 0; w < 4; w++)
-				if (words[w] - model[i].at[k] < SLOT_BYTES &&
-				    model[i].at[k] != model[i].at[model[i].count - 1])
-					return true;
-	return false;
+	return model_left(words[0]) || model_left(words[1]) || model_left(words[2]) ||
+	       model_left(words[3]);
 }
 
 static void model_move(unsigned i, uint64_t base)
 {
+	model[i].when[model[i].count] = ++model_clock;
 	model[i].at[model[i].count++] = base;
 	bind_bytes(model[i].name, ARENA_BOUND, base, SLOT_BYTES);
 }

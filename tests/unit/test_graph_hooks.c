@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arena/block.h"
 #include "arena/event.h"
 #include "shim/coverage.h"
+#include "shim/cupti.h"
 #include "shim/hook_capture.h"
 #include "shim/hooks.h"
 #include "shim/nested.h"
@@ -52,6 +54,10 @@ static bool stale;
 bool shim_start(void)
 {
 	return false;
+}
+
+void block_window(bool open)
+{
 }
 
 void record_open_once(enum range_kind kind, uint64_t base, uint64_t size_bytes, uint64_t scope)
@@ -134,6 +140,80 @@ bool birth_replicate(struct exec_replica *r, const struct node_desc *n)
 
 void exec_replica_free(struct exec_replica *r)
 {
+}
+
+/* ---- CUPTI; a window is open when witness_on says so ---- */
+
+_Atomic bool witness_on, cupti_wanted;
+bool cupti_alone;
+_Thread_local unsigned cupti_told __attribute__((tls_model("initial-exec")));
+static bool instantiating;
+
+void cupti_begin_slow(void)
+{
+	note("begin; ");
+}
+
+void cupti_work_slow(void)
+{
+	note("work; ");
+}
+
+void cupti_needed(void)
+{
+	note("needed; ");
+}
+
+void cupti_launching_slow(CUgraphExec exec)
+{
+	note("launching %lx; ", (uint64_t)exec);
+}
+
+void cupti_compare(CUgraphExec exec, CUgraph graph, const struct exec_builder *b)
+{
+	if (load_relaxed(&witness_on))
+		note("compare %lx with %lx; ", (uint64_t)exec, (uint64_t)graph);
+}
+
+uint64_t cupti_body(CUgraphNode node, uint32_t index)
+{
+	return 0;
+}
+
+void witness_node(const struct node_desc *n, bool is_new)
+{
+	note("%s %lx/%lx; ", is_new ? "told" : "told again", n->graph, n->node);
+}
+
+bool exec_build_unborn(const struct exec_builder *b)
+{
+	return false;
+}
+
+void witness_changed(uint64_t node)
+{
+	note("changed %lx; ", node);
+}
+
+void witness_expect_graph(bool on)
+{
+	if (load_relaxed(&witness_on))
+		note(on ? "expect; " : "expected; ");
+}
+
+void witness_exec_begin(bool framed)
+{
+	instantiating = true;
+}
+
+void witness_exec_end(bool framed)
+{
+	instantiating = false;
+}
+
+bool witness_in_exec(void)
+{
+	return instantiating;
 }
 
 /* Memory in pieces of 4 KiB, from A on. */
@@ -290,6 +370,11 @@ static CUgraphNode add_child(uint64_t g, uint64_t inner)
 
 	node_at(n)->graph.graph = (CUgraph)inner;
 	return n;
+}
+
+static CUresult driver_count(CUfunction f, size_t *count)
+{
+	return CUDA_ERROR_NOT_FOUND;
 }
 
 static CUresult driver_param(CUfunction f, size_t i, size_t *offset, size_t *size_bytes)
@@ -525,6 +610,7 @@ static CUresult driver_destroy_node(CUgraphNode n)
 struct real_driver real = {
 	.cuCtxGetCurrent = driver_context,
 	.cuFuncGetName = driver_name,
+	.cuFuncGetParamCount = driver_count,
 	.cuFuncGetParamInfo = driver_param,
 	.cuGraphAddChildGraphNode = driver_add_child,
 	.cuGraphAddNode_v2 = driver_add,
@@ -607,7 +693,7 @@ Test(capture, what_no_wrapper_saw_is_read_at_its_end)
 	add_kernel(0x100, B);
 	trace[0] = '\0';
 	cuStreamEndCapture(STREAM, &g);
-	expect("END; birth 100/101 7f0000002000; ");
+	expect("END; birth 100/101 7f0000002000; needed; ");
 }
 
 Test(capture, a_call_that_added_nothing_is_not_taken_for_the_one_before)
@@ -833,7 +919,7 @@ Test(exec, what_is_not_reached_is_counted)
 	add(0x100, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT);
 	add(0x100, CU_GRAPH_NODE_TYPE_EMPTY);
 	cuGraphInstantiateWithFlags(&e, (CUgraph)0x100, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
-	expect("INSTANTIATE; 0:o100; 0:X101; 0:X102; open e in c0; ");
+	expect("INSTANTIATE; 0:o100; needed; 0:X101; 0:X102; open e in c0; ");
 	cr_assert_eq(counted(COVERAGE_BODY_UNREACHED), 1);
 	cr_assert_eq(counted(COVERAGE_NODE_KIND), 1);
 	cr_assert_eq(counted(COVERAGE_DEVICE_LAUNCH), 1);

@@ -247,6 +247,52 @@ Test(manifest, blind)
 	scope_free(key);
 }
 
+/* Nothing arrived, and the manifest does not tell what should have. */
+Test(manifest, blind_to_what_is_missing)
+{
+	struct arena_scope *layer = scope_of("m.layers.0", NULL, NULL);
+	struct arena_scope *draft = scope_of(NULL, NULL, "draft");
+
+	cr_assert_not(manifest_blind(draft)); /* receipts are not in use */
+	cr_assert_eq(manifest_add("m.layers.1", "w1", 1, 0, NULL), 0);
+	cr_assert(manifest_blind(draft));
+	cr_assert(manifest_blind(layer)); /* it names none of its sources */
+	cr_assert_not(manifest_demands(layer));
+	cr_assert_eq(manifest_add("m.layers.0", "w0", 1, 0, "draft"), 0);
+	cr_assert_not(manifest_blind(draft));
+	cr_assert_not(manifest_blind(layer));
+	cr_assert(manifest_demands(layer));
+	scope_free(layer);
+	scope_free(draft);
+}
+
+/* What a failed reload may have left half loaded is demanded of a full one, if nothing else is. */
+Test(manifest, doubts)
+{
+	struct arena_scope *layer = scope_of("m.layers.0", NULL, NULL);
+
+	receive(a0, "w0", 0, 1);
+	receive(NULL, "norm", 0, 1);
+	cr_assert(receipts_arrived(a0->path));
+	cr_assert_not(receipts_arrived(a1->path));
+	receipts_doubt(a0->path);
+	receipts_doubt(0);
+	receipts_clear();
+	cr_assert_not(receipts_arrived(a0->path));
+	cr_assert_str_eq(verify(NULL, NULL), "source-missing:norm source-missing:w0");
+	cr_assert_str_eq(verify(layer, NULL), "");
+	cr_assert_eq(manifest_add("", "other", 1, 0, NULL), 0); /* it says what must arrive */
+	cr_assert_str_eq(verify(NULL, NULL), "source-missing:other");
+	manifest_clear();
+	receive(a0, "w0", 0, 1);
+	receipts_trust(false);
+	receipts_clear();
+	cr_assert_str_eq(verify(NULL, NULL), "source-missing:norm");
+	receipts_trust(true);
+	cr_assert_str_eq(verify(NULL, NULL), "");
+	scope_free(layer);
+}
+
 Test(manifest, bad_entries)
 {
 	char key[5000];
@@ -349,6 +395,12 @@ Test(declared, bad_scopes)
 	in.role = NULL;
 	in.struct_bytes = 8;
 	cr_assert_eq(scope_copy(&in, &s), ARENA_E_INVALID);
+	in.struct_bytes = 1u << 30;
+	cr_assert_eq(scope_copy(&in, &s), ARENA_E_INVALID);
+	in.struct_bytes = sizeof(in);
+	in.reserved = 5;
+	cr_assert_eq(scope_copy(&in, &s), ARENA_E_INVALID);
+	cr_assert(strstr(arena_message(), "reserved is 5"), "%s", arena_message());
 	cr_assert_null(s);
 }
 
@@ -369,6 +421,9 @@ Test(declared, other_sizes)
 	cr_assert_eq(scope_copy(&newer.scope, &s), 0);
 	cr_assert_eq(s->struct_bytes, sizeof(struct arena_scope));
 	scope_free(s);
+	newer.later[3] = 1; /* and asks for what we do not know */
+	cr_assert_eq(scope_copy(&newer.scope, &s), ARENA_E_INVALID);
+	cr_assert(strstr(arena_message(), "install a newer one"), "%s", arena_message());
 }
 
 Test(declared, many_sources)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Manifests from files: what is read, and one clear line for each thing that can be wrong. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arena/manifest.h"
@@ -36,6 +38,22 @@ Test(manifest_file, good)
 	cr_assert_eq(manifest_verify(NULL, NULL, &f), 0);
 	cr_assert_eq(f.count, 3, "%u sources are missed", f.count);
 	slot_findings_free(&f);
+}
+
+/* Nobody writes to it: it must not be waited for. */
+Test(manifest_file, pipe)
+{
+	char folder[] = "/tmp/manifest-XXXXXX", name[64];
+
+	cr_assert_not_null(mkdtemp(folder));
+	snprintf(name, sizeof(name), "%s/pipe", folder);
+	cr_assert_eq(mkfifo(name, 0600), 0);
+	cr_assert_eq(manifest_read(name), ARENA_E_INVALID);
+	cr_assert(strstr(arena_message(), "pipe is not a regular file"), "%s", arena_message());
+	cr_assert_eq(manifest_read(folder), ARENA_E_INVALID);
+	cr_assert(strstr(arena_message(), "is not a regular file"), "%s", arena_message());
+	unlink(name);
+	rmdir(folder);
 }
 
 static const struct {

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "arena/object.h"
 #include "fake_device.h"
@@ -214,6 +215,103 @@ Test(object, that_asks_for_itself)
 	cr_assert_null(slot("o"));
 }
 
+/* ---- rings ---- */
+
+#define RING_MAX 3
+
+/* Each thread makes an object whose factory asks for that of the next thread. */
+static struct {
+	pthread_barrier_t all_make;
+	int threads;
+	_Atomic int busy;
+	char why[512]; /* of the one that was busy */
+} ring;
+
+static const char *const ring_names[RING_MAX] = { "o0", "o1", "o2" };
+
+static int make_plain(void *ctx, void **object)
+{
+	*object = ctx;
+	return 0;
+}
+
+static int make_with_the_next(void *ctx, void **object)
+{
+	int next = (*(int *)ctx + 1) % ring.threads, err;
+	void *other;
+
+	pthread_barrier_wait(&ring.all_make);
+	err = get(ring_names[next], "wrapper", make_plain, ctx, &other);
+	if (err == ARENA_E_BUSY && add_relaxed(&ring.busy, 1) == 0)
+		snprintf(ring.why, sizeof(ring.why), "%s", arena_message());
+	/* It goes on without. */
+	*object = ctx;
+	return err == ARENA_E_BUSY ? 0 : err;
+}
+
+static void *ring_thread(void *arg)
+{
+	void *o;
+
+	return get(ring_names[*(int *)arg], "wrapper", make_with_the_next, arg, &o) == 0 ? o : NULL;
+}
+
+static void ring_of_threads(int count)
+{
+	static int numbers[RING_MAX] = { 0, 1, 2 };
+	pthread_t threads[RING_MAX];
+	int named = 0;
+	void *o;
+
+	ring.threads = count;
+	pthread_barrier_init(&ring.all_make, NULL, (unsigned)count);
+	for (int i = 0; i < count; i++)
+		pthread_create(&threads[i], NULL, ring_thread, &numbers[i]);
+	for (int i = 0; i < count; i++) {
+		pthread_join(threads[i], &o);
+		cr_assert_eq(o, &numbers[i]);
+	}
+	cr_assert_eq(load_relaxed(&ring.busy), 1);
+	for (int i = 0; i < count; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "object a/%s", ring_names[i]);
+		named += strstr(ring.why, name) != NULL;
+	}
+	cr_assert_eq(named, 2, "%s", ring.why);
+}
+
+Test(object, two_that_need_each_other, .timeout = 60)
+{
+	ring_of_threads(2);
+}
+
+Test(object, three_in_a_ring, .timeout = 60)
+{
+	ring_of_threads(3);
+}
+
+static int ask_back(void *ctx, void **object)
+{
+	*object = ctx;
+	return get("o", "wrapper", ask_back, ctx, object);
+}
+
+static int ask_for_another(void *ctx, void **object)
+{
+	*object = ctx;
+	return get("inner", "wrapper", ask_back, ctx, object);
+}
+
+Test(object, that_asks_for_itself_by_another)
+{
+	void *o = NULL;
+
+	cr_assert_eq(get("o", "wrapper", ask_for_another, &o, &o), ARENA_E_BUSY);
+	cr_assert_null(slot("o"));
+	cr_assert_null(slot("inner"));
+}
+
 /* ---- inside a factory ---- */
 
 static int make_outer(void *ctx, void **object)
@@ -274,4 +372,88 @@ Test(object, is_the_same_for_all_threads)
 	for (int i = 0; i < THREADS; i++)
 		cr_assert_eq(objects[i], (void *)0x1000);
 	cr_assert_eq(load_relaxed(&made), 1);
+}
+
+/* ---- threads that end in a factory ---- */
+
+static int leave(void *ctx, void **object)
+{
+	alloc(4096);
+	pthread_exit(ctx);
+	return 0;
+}
+
+static int leave_nested(void *ctx, void **object)
+{
+	return get("inner", "wrapper", leave, ctx, object);
+}
+
+static int wait_for_ever(void *ctx, void **object)
+{
+	pthread_barrier_wait(ctx);
+	while (true)
+		pause();
+	return 0;
+}
+
+static void *thread_leaves(void *arg)
+{
+	void *o;
+
+	get("o", "wrapper", arg ? leave_nested : leave, arg, &o);
+	return &made; /* not reached */
+}
+
+static void *thread_waits(void *barrier)
+{
+	void *o;
+
+	get("o", "wrapper", wait_for_ever, barrier, &o);
+	return NULL;
+}
+
+static void is_made_by_the_next(const char *name)
+{
+	int count = 1;
+	void *o = NULL;
+
+	cr_assert_null(slot(name));
+	cr_assert_eq(get(name, "wrapper", make, &count, &o), 0, "%s", arena_message());
+	cr_assert_eq(slot(name)->ranges_count, 1);
+}
+
+Test(object, factory_that_leaves_with_its_thread, .timeout = 60)
+{
+	pthread_t thread;
+	void *left;
+
+	for (int nested = 0; nested < 2; nested++) {
+		cr_assert_eq(pthread_create(&thread, NULL, thread_leaves,
+					    nested ? (void *)"nested" : NULL),
+			     0);
+		pthread_join(thread, &left);
+		cr_assert_neq(left, &made);
+		cr_assert_null(slot("o"));
+	}
+	is_made_by_the_next("o");
+	is_made_by_the_next("inner");
+}
+
+Test(object, factory_that_is_cancelled, .timeout = 60)
+{
+	pthread_barrier_t runs;
+	pthread_t thread, waiter;
+	void *o;
+
+	pthread_barrier_init(&runs, NULL, 2);
+	pthread_create(&thread, NULL, thread_waits, &runs);
+	pthread_barrier_wait(&runs);
+	/* Who waits for it is not cancelled in between. */
+	pthread_create(&waiter, NULL, worker, NULL);
+	pthread_cancel(waiter);
+	pthread_cancel(thread);
+	pthread_join(thread, &o);
+	cr_assert_eq(o, PTHREAD_CANCELED);
+	pthread_join(waiter, &o);
+	cr_assert_eq(get("o", "wrapper", make_slowly, NULL, &o), 0, "%s", arena_message());
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scanner of kernel parameters and its cache of layouts, on a driver of four functions.
+ * The scanner of kernel parameters and its cache of layouts, on a driver of six functions.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -59,7 +59,30 @@ static CUresult kernel_name(const char **name, CUkernel k)
 	return (uint64_t)k == KERNEL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* As drivers before CUDA 13.2, or (counts) as those since. */
+static bool counts;
+
+static CUresult count_of(bool is_known, size_t *out)
+{
+	if (!counts)
+		return CUDA_ERROR_NOT_FOUND;
+	*out = known_count;
+	return is_known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult func_count(CUfunction f, size_t *out)
+{
+	return count_of((uint64_t)f == FUNCTION, out);
+}
+
+static CUresult kernel_count(CUkernel k, size_t *out)
+{
+	return count_of((uint64_t)k == KERNEL, out);
+}
+
 struct real_driver real = {
+	.cuFuncGetParamCount = func_count,
+	.cuKernelGetParamCount = kernel_count,
 	.cuFuncGetParamInfo = func_param,
 	.cuKernelGetParamInfo = kernel_param,
 	.cuFuncGetName = func_name,
@@ -99,6 +122,7 @@ static void reset(void)
 	known = four;
 	known_count = 4;
 	known_name = "_Z4kernPKfi";
+	counts = false;
 	params_forget_all();
 	call_init();
 	store_relaxed(&asked, 0);
@@ -246,6 +270,23 @@ Test(params, a_layout_is_asked_for_once)
 	cr_assert_eq(load_relaxed(&asked), 5); /* four, and the one behind the last */
 	params_read(&out, FUNCTION, call.params, NULL);
 	cr_assert_eq(load_relaxed(&asked), 5);
+}
+
+Test(params, a_driver_that_counts_is_asked_for_nothing_that_it_refuses)
+{
+	counts = true;
+	params_read(&out, FUNCTION, call.params, NULL);
+	cr_assert_eq(load_relaxed(&asked), 4);
+	cr_assert_eq(out.count, 2);
+	params_read(&out, KERNEL, call.params, NULL);
+	cr_assert_eq(load_relaxed(&asked), 8);
+	cr_assert_eq(out.count, 2);
+	cr_assert_neq(out.name, 0);
+	known_count = 0;
+	params_forget_all();
+	cr_assert_eq(params_read(&out, FUNCTION, call.params, NULL), PARAMS_READ);
+	cr_assert_eq(out.count, 0);
+	cr_assert_eq(load_relaxed(&asked), 8);
 }
 
 Test(params, an_unload_makes_a_handle_mean_something_else)

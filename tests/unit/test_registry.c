@@ -2,6 +2,9 @@
 /* Arenas, slots, specs, messages; device storage of arenas. */
 #include "slots.h"
 
+#include <errno.h>
+
+#include "arena/binding.h"
 #include "arena/storage.h"
 #include "seed.h"
 
@@ -95,9 +98,9 @@ Test(registry, spec_equality)
 		cr_assert_eq(spec_read(&in, &b), 0);        \
 		cr_assert_not(spec_equal(&a, &b), #change); \
 	} while (0)
-	DIFFERS(in.bytes = 8192);
+	DIFFERS(in.bytes = 8192; in.shape[0] = 8);
 	DIFFERS(in.device = 0);
-	DIFFERS(in.shape[0] = 3);
+	DIFFERS(in.shape[0] = in.shape[1] = 2);
 	DIFFERS(in.ndim = 0);
 	DIFFERS(memcpy(in.strides, ((int64_t[]){ 1, 1, 4 }), 24));
 	DIFFERS(in.dtype[1] = 'i');
@@ -151,10 +154,66 @@ Test(registry, bad_specs_are_refused_with_a_reason)
 #undef REFUSED
 }
 
+static int fits(uint64_t bytes, const char *dtype, int64_t rows, int64_t stride)
+{
+	struct arena_spec in = full(), out;
+
+	in.bytes = bytes;
+	in.ndim = 2;
+	in.shape[0] = rows;
+	in.shape[1] = 8;
+	in.strides[0] = stride;
+	in.strides[1] = stride ? 1 : 0;
+	in.layout[0] = 0;
+	memset(in.dtype, 0, sizeof(in.dtype));
+	strcpy(in.dtype, dtype);
+	return spec_read(&in, &out);
+}
+
+Test(registry, a_shape_has_to_fit_its_bytes)
+{
+	static const struct {
+		const char *dtype;
+		uint64_t bytes;
+	} known[] = { { "<f4", 4 },	      { "|u1", 1 },
+		      { ">c16", 16 },	      { "=U3", 12 },
+		      { "bool", 1 },	      { "bfloat16", 2 },
+		      { "int64", 8 },	      { "complex64", 8 },
+		      { "float8_e4m3fn", 1 }, { "float4_e2m1fnx2", 1 },
+		      { "quint4x2", 1 } };
+	struct arena_spec in = full(), out;
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		cr_expect_eq(fits(16 * known[i].bytes, known[i].dtype, 2, 0), 0, "%s",
+			     arena_message());
+		cr_expect_eq(fits(16 * known[i].bytes - 1, known[i].dtype, 2, 0), ARENA_E_INVALID,
+			     "%s", known[i].dtype);
+		cr_expect_eq(fits(16 * known[i].bytes + 1, known[i].dtype, 2, 0), 0, "padding");
+	}
+	fits(60, "<f4", 2, 0);
+	cr_assert(strstr(arena_message(), "60, but") && strstr(arena_message(), "take 64;"), "%s",
+		  arena_message());
+	/* With gaps: from the first to the last element at least. */
+	cr_expect_eq(fits(4 * 18, "<f4", 2, 10), 0);
+	cr_expect_eq(fits(4 * 20, "<f4", 2, 10), 0);
+	cr_expect_eq(fits(4 * 18 - 1, "<f4", 2, 10), ARENA_E_INVALID);
+	cr_expect_eq(fits(4 * 18, "<f4", 2, -10), 0);
+	cr_expect_eq(fits(4 * 8, "<f4", 1, 10), 0, "of one row the stride says nothing");
+	cr_expect_eq(fits(1, "<f4", 0, 0), 0, "an empty one");
+	cr_expect_eq(fits(64, "<f4", INT64_MAX / 8, INT64_MAX), ARENA_E_INVALID);
+	/* What is not known is not judged, nor how a layout fills its bytes. */
+	cr_expect_eq(fits(5, "fp6_packed", 2, 0), 0);
+	cr_expect_eq(fits(5, "", 2, 0), 0);
+	in.bytes = 8192;
+	cr_expect_eq(spec_read(&in, &out), 0);
+	in.bytes = 4095;
+	cr_expect_eq(spec_read(&in, &out), ARENA_E_INVALID);
+}
+
 /* ---- storage ---- */
 
 static struct {
-	uint64_t next, bytes, fail_after;
+	uint64_t next, bytes, fail_after, context;
 	unsigned allocs, frees;
 } gpu = { .next = 0x7f0000000000ull, .fail_after = UINT64_MAX };
 
@@ -165,6 +224,8 @@ static int gpu_alloc(uint64_t bytes, int32_t ordinal, uint64_t *addr)
 	registry_unlock();
 	if (gpu.allocs == gpu.fail_after)
 		return -12;
+	if (ordinal > 1)
+		return -ENODEV;
 	gpu.allocs++;
 	gpu.bytes += bytes;
 	*addr = gpu.next + ((uint64_t)ordinal << 48);
@@ -177,12 +238,24 @@ static void gpu_free(uint64_t addr)
 	gpu.frees++;
 }
 
+static uint64_t gpu_context(int32_t ordinal)
+{
+	return gpu.context;
+}
+
+static int32_t gpu_devices(void)
+{
+	return 2;
+}
+
 static struct arena *arena_with_gpu(void)
 {
 	struct arena *a;
 
 	device.alloc = gpu_alloc;
 	device.free = gpu_free;
+	device.context = gpu_context;
+	device.devices = gpu_devices;
 	registry_lock();
 	a = registry_open("a");
 	registry_unlock();
@@ -258,6 +331,70 @@ Test(registry, storage_without_device_memory)
 	gpu.fail_after = UINT64_MAX;
 	take(a, 0, 100);
 	cr_assert_eq(gpu.allocs, 1);
+}
+
+Test(registry, storage_on_a_device_that_is_not_there)
+{
+	struct arena *a = arena_with_gpu();
+	uint64_t addr;
+
+	cr_assert_eq(storage_take(a, 9, 100, &addr), ARENA_E_DEVICE);
+	cr_assert(strstr(arena_message(), "no device 9"), "%s", arena_message());
+	cr_assert(strstr(arena_message(), "sees 2; pass 0 to 1"), "%s", arena_message());
+}
+
+static struct slot *slot_in(struct arena *a, const char *name, uint64_t bytes)
+{
+	struct arena_spec spec = spec_of(bytes);
+	uint64_t base = take(a, 0, bytes);
+	struct slot *s;
+
+	registry_lock();
+	s = slot_add(a, name, ARENA_VALUE, &spec);
+	binding_set(s, base);
+	registry_unlock();
+	return s;
+}
+
+Test(registry, storage_dies_with_its_context)
+{
+	struct arena *a = arena_with_gpu(), *b;
+	struct slot *small, *large, *other, *bound;
+	uint64_t held, dead;
+
+	registry_lock();
+	b = registry_open("b");
+	registry_unlock();
+	gpu.context = 1;
+	small = slot_in(a, "small", 100);
+	large = slot_in(a, "large", 3 * MIB);
+	dead = small->base;
+	gpu.context = 2;
+	other = slot_in(b, "other", 100);
+	held = slot_in(a, "other", 100)->base;
+	cr_assert(held - dead > 64 << 10, "a chunk of its own");
+	bound = slot_in(b, "bound", 100);
+	bound->kind = ARENA_BOUND;
+	binding_set(bound, small->base);
+	held = storage_bytes();
+
+	ledger_close_context(1);
+	storage_context_gone(1);
+	cr_assert_eq(small->base, 0);
+	cr_assert_eq(large->base, 0);
+	cr_assert_neq(other->base, 0);
+	cr_assert_eq(bound->base, dead, "its owner binds it");
+	cr_assert_eq(held - storage_bytes(), 3 * MIB + (64 << 10));
+	storage_untake(a, dead, 100);
+	storage_untake(a, dead + MIB, 3 * MIB);
+	cr_assert_eq(gpu.frees, 0, "the driver did it");
+	/* The handle comes back, the memory does not. */
+	gpu.context = 1;
+	cr_assert(take(a, 0, 100) - dead > 64 << 10);
+	gpu.context = 2;
+	cr_assert_eq(take(b, 0, 100), other->base + 512);
+	storage_context_gone(0);
+	cr_assert_neq(other->base, 0);
 }
 
 /* No two pieces overlap, whatever is taken and given back. */

@@ -2,6 +2,9 @@
 /* Transactions: each refusal path, each failure of a commit, and that nothing is left behind. */
 #include "world.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include "arena/slab.h"
 #include "fake_device.h"
 
@@ -185,7 +188,9 @@ Test(reload, nothing_is_open)
 	cr_assert_eq(reload_receive("k", 0, 1), ARENA_E_BUSY);
 	cr_assert_eq(reload_commit(a[0], FAKE_STREAM), ARENA_E_BUSY);
 	cr_assert_eq(reload_end(1, &o), ARENA_E_BUSY);
+	cr_assert(strstr(arena_message(), "end: no reload is open"));
 	cr_assert_eq(reload_abort(1, "why", &o), ARENA_E_BUSY);
+	cr_assert(strstr(arena_message(), "abort: no reload is open"));
 	cr_assert(strstr(arena_message(), "no reload is open"));
 	cr_assert_not(reload_unsafe());
 }
@@ -240,6 +245,48 @@ Test(reload, scope)
 	values(1, 3);
 }
 
+/* What was written cannot be taken back. */
+Test(reload, put_directly_outside_the_scope)
+{
+	const char *path = "m.layers.0";
+	struct arena_scope s = layer_scope(&path);
+	const struct reload_outcome *o;
+	uint64_t id;
+
+	full(1);
+	id = begin(&s);
+	cr_assert_eq(fake_give(a[1], "w", BYTES, 2, true), 0);
+	o = end(id, RELOAD_FAIL);
+	cr_assert(fake_lists(&o->findings, FINDING_UNCOMMITTED, "w"));
+	id = begin(&s);
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 2, true), 0);
+	commit(0);
+	end(id, RELOAD_PASS);
+}
+
+Test(reload, received_and_not_put)
+{
+	const struct reload_outcome *o;
+	struct arena *bare = fake_arena("m.norm");
+	uint64_t id = begin(NULL);
+
+	receive(a[0], "w0", 0);
+	receive(bare, "norm", 0); /* it has nothing to put */
+	o = end(id, RELOAD_FAIL);
+	cr_assert(fake_lists(&o->findings, FINDING_UNCOMMITTED, NULL));
+	cr_assert_eq(o->findings.count, 1);
+	id = begin(NULL);
+	receive(a[0], "w0", 0);
+	commit(0); /* no better */
+	end(id, RELOAD_FAIL);
+	world_alloc(BOUND);
+	fake_add(a[0], "b", ARENA_BOUND, 64, BOUND);
+	id = begin(NULL);
+	receive(a[0], "w0", 0);
+	commit(0); /* it may be what is bound */
+	end(id, RELOAD_PASS);
+}
+
 /* ---- findings ---- */
 
 Test(reload, staged_but_not_committed)
@@ -257,9 +304,13 @@ Test(reload, staged_but_not_committed)
 	values(0, 1);
 	values(1, 0);
 	id = begin(NULL);
-	commit(1); /* nothing is staged any more */
-	end(id, RELOAD_PASS);
+	stage(0, 2);
+	commit(0);
+	/* What was dropped is missed. */
+	cr_assert_eq(reload_commit(a[1], FAKE_STREAM), ARENA_E_REFUSED);
+	end(id, RELOAD_FAIL);
 	values(1, 0);
+	full(3);
 }
 
 Test(reload, scratch_alone_needs_no_commit)
@@ -278,6 +329,10 @@ Test(reload, receipts_refuse_their_own_layer)
 
 	receive(a[0], "w0", 0);
 	receive(a[1], "w1", 0);
+	stage(0, 0);
+	stage(1, 0);
+	commit(0);
+	commit(1);
 	end(id, RELOAD_PASS);
 	cr_assert(manifest_known());
 
@@ -306,6 +361,8 @@ Test(reload, refused_layer_may_be_repaired)
 	uint64_t id = begin(NULL);
 
 	receive(a[0], "w0", 0);
+	stage(0, 0);
+	commit(0);
 	end(id, RELOAD_PASS);
 	id = begin(NULL);
 	stage(0, 1);
@@ -317,6 +374,80 @@ Test(reload, refused_layer_may_be_repaired)
 	values(0, 2);
 }
 
+/* What a refusal has dropped must be put again, all of it: half a layer is not published. */
+Test(reload, refused_layer_is_put_again_whole)
+{
+	uint64_t id = begin(NULL);
+
+	receive(a[0], "w0", 0);
+	stage(0, 1);
+	commit(0);
+	end(id, RELOAD_PASS);
+	id = begin(NULL);
+	stage(0, 2);
+	cr_assert_eq(reload_commit(a[0], FAKE_STREAM), ARENA_E_REFUSED);
+	cr_assert(strstr(arena_message(), "its live values stay as they were"));
+	receive(a[0], "w0", 0);
+	cr_assert_eq(fake_stage(a[0], "w", BYTES, 2), 0);
+	cr_assert_eq(reload_commit(a[0], FAKE_STREAM), ARENA_E_REFUSED);
+	cr_assert(strstr(arena_message(), "v: its newest put"), "%s", arena_message());
+	cr_assert(strstr(arena_message(), "put it again"), "%s", arena_message());
+	values(0, 1);
+	cr_assert_eq(fake_stage(a[0], "v", BYTES, 2), 0); /* now the other is lost */
+	cr_assert_eq(reload_commit(a[0], FAKE_STREAM), ARENA_E_REFUSED);
+	values(0, 1);
+	stage(0, 2);
+	commit(0);
+	end(id, RELOAD_PASS);
+	values(0, 2);
+}
+
+Test(reload, refused_layer_may_be_put_directly)
+{
+	uint64_t id = begin(NULL);
+
+	receive(a[0], "w0", 0);
+	stage(0, 1);
+	commit(0);
+	end(id, RELOAD_PASS);
+	id = begin(NULL);
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 2, true), 0);
+	stage(0, 2);
+	cr_assert_eq(reload_commit(a[0], FAKE_STREAM), ARENA_E_REFUSED);
+	cr_assert(strstr(arena_message(), "slot w was put directly and has its new value"), "%s",
+		  arena_message());
+	receive(a[0], "w0", 0);
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 2, true), 0);
+	cr_assert_eq(fake_give(a[0], "v", BYTES, 2, true), 0);
+	commit(0);
+	end(id, RELOAD_PASS);
+	values(0, 2);
+}
+
+/* A put that failed is missed, also by a caller who does not look at errors. */
+Test(reload, failed_put_is_lost)
+{
+	const struct reload_outcome *o;
+	uint64_t id = begin(NULL);
+
+	stage(0, 1);
+	fake_fail(1);
+	cr_assert_eq(fake_stage(a[0], "w", BYTES, 2), ARENA_E_DEVICE);
+	fake_fail(0);
+	cr_assert_eq(reload_commit(a[0], FAKE_STREAM), ARENA_E_REFUSED);
+	values(0, 0);
+	end(id, RELOAD_FAIL);
+	full(0);
+	id = begin(NULL);
+	commit(0);
+	fake_fail(1);
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 2, true), ARENA_E_DEVICE);
+	fake_fail(0);
+	o = end(id, RELOAD_FAIL);
+	cr_assert(fake_lists(&o->findings, FINDING_UNCOMMITTED, "w"));
+	values(0, 0);
+}
+
 /* What only one of the two sets has is named: here the model sees what no layer committed. */
 Test(reload, views_are_compared)
 {
@@ -325,6 +456,8 @@ Test(reload, views_are_compared)
 
 	receive(NULL, "norm", 0);
 	receive(a[0], "w0", 0);
+	stage(0, 0);
+	commit(0);
 	end(id, RELOAD_PASS);
 	id = begin(NULL);
 	stage(0, 1);
@@ -338,6 +471,20 @@ Test(reload, views_are_compared)
 	cr_assert_eq(o->findings.count, 2);
 }
 
+/* What was learned has no roles: nobody can say that the draft model is complete. */
+Test(reload, nothing_says_what_is_of_a_role)
+{
+	struct arena_scope s = ARENA_SCOPE_INIT;
+	uint64_t id = begin(NULL);
+
+	receive(a[0], "w0", 0);
+	stage(0, 0);
+	commit(0);
+	end(id, RELOAD_PASS);
+	s.role = "draft";
+	cr_assert_neq(end(begin(&s), RELOAD_UNPROVEN)->why[0], '\0');
+}
+
 Test(reload, nothing_says_how_to_complete_a_part)
 {
 	const char *path = "m.layers.0";
@@ -346,6 +493,8 @@ Test(reload, nothing_says_how_to_complete_a_part)
 	const struct reload_outcome *o;
 
 	receive(a[0], "w0", 0);
+	stage(0, 1);
+	commit(0);
 	o = end(id, RELOAD_UNPROVEN);
 	cr_assert_neq(o->why[0], '\0');
 	cr_assert_eq(o->generation, 0);
@@ -353,6 +502,8 @@ Test(reload, nothing_says_how_to_complete_a_part)
 	reload_accepts_unproven = true;
 	id = begin(&s);
 	receive(a[0], "w0", 0);
+	stage(0, 1);
+	commit(0);
 	cr_assert_eq(end(id, RELOAD_UNPROVEN)->generation, 1);
 	cr_assert_not(manifest_known());
 }
@@ -435,8 +586,11 @@ Test(reload, moved_while_it_was_published)
 	o = end(id, RELOAD_FAIL);
 	cr_assert(fake_lists(&o->findings, FINDING_MOVED, "b"));
 	cr_assert(fake_lists(&o->findings, FINDING_RELOAD_FAILED, NULL));
-	fake_bind(wanderer, BOUND);
-	full(2);
+	id = begin(NULL);
+	fake_bind(wanderer, BOUND); /* it is in doubt as well */
+	stage(0, 2);
+	commit(0);
+	end(id, RELOAD_PASS);
 	cr_assert_not(reload_unsafe());
 }
 
@@ -493,6 +647,66 @@ Test(reload, only_a_full_one_that_passes_recovers)
 	commit(0);
 	cr_assert_not(end(id, RELOAD_PASS)->unsafe);
 	cr_assert_not(reload_unsafe());
+}
+
+static int put_half(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t stream)
+{
+	fake_move(dst, src, bytes / 2);
+	return -EREMOTEIO;
+}
+
+/* A write that failed half way outside of a reload; and nothing but its whole layer helps. */
+Test(reload, half_a_direct_put_is_in_doubt)
+{
+	const struct reload_outcome *o;
+	uint64_t id;
+
+	full(1);
+	device.put = put_half;
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 2, true), ARENA_E_UNSAFE);
+	device.put = fake_put;
+	cr_assert(reload_unsafe());
+	o = end(begin(NULL), RELOAD_FAIL);
+	cr_assert(fake_lists(&o->findings, FINDING_UNCOMMITTED, "w"));
+	cr_assert(reload_unsafe());
+	id = begin(NULL);
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 2, true), 0);
+	commit(0); /* the layer, but not all of it */
+	o = end(id, RELOAD_FAIL);
+	cr_assert(fake_lists(&o->findings, FINDING_UNCOMMITTED, "v"));
+	id = begin(NULL);
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 2, true), 0);
+	cr_assert_eq(fake_give(a[0], "v", BYTES, 2, false), 0);
+	commit(0);
+	cr_assert_not(end(id, RELOAD_PASS)->unsafe);
+	values(0, 2);
+}
+
+/* Bound memory is loaded by somebody else: what he tells counts. */
+Test(reload, bound_slots_are_in_doubt)
+{
+	struct arena *bare = fake_arena("m.norm");
+	const struct reload_outcome *o;
+	struct slot *b;
+	uint64_t id;
+
+	world_alloc(BOUND);
+	b = fake_add(bare, "b", ARENA_BOUND, 64, BOUND);
+	id = begin(NULL);
+	receive(bare, "norm", 0);
+	stop(id, "cancelled");
+	o = end(begin(NULL), RELOAD_FAIL);
+	cr_assert(fake_lists(&o->findings, FINDING_UNCOMMITTED, "b"));
+	id = begin(NULL);
+	fake_bind(b, BOUND);
+	cr_assert_not(end(id, RELOAD_PASS)->unsafe);
+	id = begin(NULL);
+	fake_bind(b, BOUND);
+	stop(id, "cancelled");
+	end(begin(NULL), RELOAD_FAIL);
+	id = begin(NULL);
+	receive(bare, "norm", 0);
+	cr_assert_not(end(id, RELOAD_PASS)->unsafe);
 }
 
 Test(reload, captured_while_unsafe)
@@ -555,6 +769,10 @@ static int flush(void *ctx, uint64_t generation)
 	flushed_generation = generation;
 	/* Callbacks run without locks. */
 	cr_assert_eq(reload_commit(a[0], FAKE_STREAM), ARENA_E_BUSY);
+	/* Nor would anything publish what is put now. */
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 9, false), ARENA_E_BUSY);
+	cr_assert(strstr(arena_message(), "put after it has ended"));
+	cr_assert_eq(fake_give(a[0], "w", BYTES, 9, true), ARENA_E_BUSY);
 	return flush_result;
 }
 
@@ -603,6 +821,59 @@ Test(reload, caches_are_flushed_when_something_was_published)
 	cr_assert_eq(flushes, 1);
 	stop(begin(NULL), "cancelled");
 	cr_assert_eq(flushes, 1);
+}
+
+static _Atomic bool went_on;
+
+static void *begin_and_say(void *id)
+{
+	cr_assert_eq(reload_begin(NULL, id), 0);
+	store_relaxed(&went_on, true);
+	return NULL;
+}
+
+static void *end_and_say(void *id)
+{
+	struct reload_outcome o;
+
+	cr_assert_eq(reload_end(*(uint64_t *)id, &o), 0);
+	store_relaxed(&went_on, true);
+	reload_outcome_free(&o);
+	return NULL;
+}
+
+/* A put is wholly in a reload, or not at all. */
+Test(reload, puts_are_waited_for)
+{
+	void *(*const steps[])(void *) = { begin_and_say, end_and_say };
+	uint64_t id = 0, put;
+	pthread_t thread;
+
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(reload_enter_put(&put), 0);
+		cr_assert_eq(put, id);
+		store_relaxed(&went_on, false);
+		pthread_create(&thread, NULL, steps[i], &id);
+		for (int k = 0; k < 2000; k++)
+			sched_yield();
+		cr_assert_not(load_relaxed(&went_on));
+		reload_leave_put();
+		pthread_join(thread, NULL);
+		cr_assert(load_relaxed(&went_on));
+	}
+}
+
+/* What comes from nowhere does not surface in a later reload. */
+Test(reload, leftovers_are_discarded)
+{
+	uint64_t id;
+
+	full(1);
+	stage(0, 2);
+	id = begin(NULL);
+	cr_assert_eq(reload_commit(a[0], FAKE_STREAM), ARENA_E_REFUSED);
+	end(id, RELOAD_FAIL);
+	values(0, 1);
 }
 
 /* ---- the driver fails, at each step ---- */

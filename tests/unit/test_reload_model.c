@@ -15,6 +15,7 @@
 #define PARTS  2
 #define BYTES  300u
 #define NONE   (-1)
+#define MIXED  (-2) /* nobody knows */
 
 #define BOUND(l, at) (0x7f0000000000ull + ((uint64_t)(l)*2 + (at)) * 2 * MIB)
 
@@ -27,18 +28,22 @@ enum {
 	MOVED = 16,
 	FAILED = 32,
 	UNCOMMITTED = 64,
-	BLOCKING = MISSING_SOURCE | UNEXPECTED | DUPLICATE | SHORT | MOVED | FAILED,
+	BLOCKING = MISSING_SOURCE | UNEXPECTED | DUPLICATE | SHORT | MOVED | FAILED | UNCOMMITTED,
 };
 
 struct layer {
 	int live[VALUES], staged[VALUES]; /* staged: NONE, or the value */
-	bool put[VALUES];		  /* in the open reload */
+	int wanted[VALUES];		  /* of the newest put in the open reload; NONE: none */
+	bool direct[VALUES];		  /* written at once in it */
+	bool lost[VALUES];		  /* put, and nowhere, in it or before */
+	bool rebound;			  /* in it */
 	bool committed, refused, in_doubt, in_scope;
-	bool tried;		/* a commit verified it */
+	bool tried;		     /* a commit verified it */
 	unsigned found, again_found; /* by its newest commit; how many duplicates it saw */
-	int bound, bound_before; /* which of two places, now and at begin */
-	unsigned got, again;	 /* receipts: mask of parts, how many came again */
-	unsigned expected;	 /* parts that the manifest names, 0: not in it */
+	int bound, bound_before;     /* which of two places, now and at begin */
+	bool moved;		     /* the reload before found it elsewhere: so it stays */
+	unsigned got, again;	     /* receipts: mask of parts, how many came again */
+	unsigned expected;	     /* parts that the manifest names, 0: not in it */
 };
 
 static struct layer layers[LAYERS];
@@ -122,19 +127,66 @@ static bool has_staged(const struct layer *y)
 static bool has_put(const struct layer *y)
 {
 	for (int i = 0; i < VALUES; i++)
-		if (y->put[i])
+		if (y->wanted[i] != NONE)
 			return true;
 	return false;
+}
+
+static bool has_direct(const struct layer *y)
+{
+	for (int i = 0; i < VALUES; i++)
+		if (y->direct[i])
+			return true;
+	return false;
+}
+
+/* Is there a slot whose newest value is neither live nor staged? */
+static bool has_lost(const struct layer *y)
+{
+	for (int i = 0; i < VALUES; i++)
+		if (y->lost[i])
+			return true;
+	return false;
+}
+
+/* Was each slot put in this reload? */
+static bool has_all(const struct layer *y)
+{
+	for (int i = 0; i < VALUES; i++)
+		if (y->wanted[i] == NONE)
+			return false;
+	return true;
+}
+
+/* May the layer have other values than at begin? */
+static bool is_changed(const struct layer *y)
+{
+	return y->committed || has_direct(y) || y->rebound || y->got;
+}
+
+/* Has every slot what was asked for in this reload? */
+static bool is_whole(const struct layer *y)
+{
+	for (int i = 0; i < VALUES; i++)
+		if (y->wanted[i] == NONE || y->wanted[i] != y->live[i])
+			return false;
+	return y->rebound || y->got;
 }
 
 /* @return 0, 1: told, 2: and it fails the reload. */
 static int judge_open(const struct layer *y)
 {
-	if (y->in_scope && now.full && now.unsafe && y->in_doubt && !y->committed)
+	if (!y->in_scope)
+		return has_direct(y) ? 2 : has_staged(y);
+	if (now.full && now.unsafe && y->in_doubt && !is_whole(y))
 		return 2;
-	if (has_staged(y))
-		return y->in_scope ? 2 : 1;
-	return y->in_scope && !y->committed && !y->refused && has_put(y);
+	if (has_staged(y) || (has_lost(y) && !y->refused))
+		return 2;
+	if (y->refused)
+		return 0;
+	if (y->committed)
+		return now.full && has_put(y) && !has_all(y);
+	return has_put(y) ? 1 : y->got ? 2 : 0;
 }
 
 /* Something arrived, and nothing says what else must. */
@@ -155,15 +207,23 @@ static bool is_blind(void)
 static unsigned bit_of(const struct slot_finding *f)
 {
 	switch (f->kind) {
-	case FINDING_SOURCE_MISSING: return MISSING_SOURCE;
-	case FINDING_SOURCE_UNEXPECTED: return UNEXPECTED;
-	case FINDING_SOURCE_DUPLICATE: return DUPLICATE;
-	case FINDING_SOURCE_SHORT: return SHORT;
-	case FINDING_RELOAD_FAILED: return FAILED;
-	case FINDING_UNCOMMITTED: return UNCOMMITTED;
+	case FINDING_SOURCE_MISSING:
+		return MISSING_SOURCE;
+	case FINDING_SOURCE_UNEXPECTED:
+		return UNEXPECTED;
+	case FINDING_SOURCE_DUPLICATE:
+		return DUPLICATE;
+	case FINDING_SOURCE_SHORT:
+		return SHORT;
+	case FINDING_RELOAD_FAILED:
+		return FAILED;
+	case FINDING_UNCOMMITTED:
+		return UNCOMMITTED;
 	/* What no exec refers to is at most information. */
-	case FINDING_MOVED: return f->severity == SEVERITY_ERROR ? MOVED : 0;
-	default: return 0;
+	case FINDING_MOVED:
+		return f->severity == SEVERITY_ERROR ? MOVED : 0;
+	default:
+		return 0;
 	}
 }
 
@@ -186,10 +246,20 @@ static void check_values(void)
 
 /* ---- steps ---- */
 
-static void step_stage(int l)
+/* A value that the slot has nowhere. */
+static int fresh_value(const struct layer *y, int i)
+{
+	int value = (int)below(250);
+
+	while (value == y->live[i] || value == y->staged[i])
+		value = (value + 1) % 250;
+	return value;
+}
+
+static void step_stage(int l, int i)
 {
 	struct layer *y = &layers[l];
-	int i = (int)below(VALUES), value = (int)below(250);
+	int value = fresh_value(y, i);
 	bool armed = below(12) == 0;
 	int rc;
 
@@ -199,15 +269,45 @@ static void step_stage(int l)
 	rc = fake_stage(arenas[l], names[i], BYTES, value);
 	fake_fail(0);
 	cr_assert(rc == 0 || (armed && rc == ARENA_E_DEVICE), "%d", rc);
-	y->put[i] = true;
+	y->wanted[i] = value;
+	y->lost[i] = rc != 0;
 	/* A put that failed half way has spoilt the shadow; one that found none made none. */
 	y->staged[i] = rc == 0 ? value : NONE;
 }
 
+static void step_direct(int l)
+{
+	struct layer *y = &layers[l];
+	int i = (int)below(VALUES), value = fresh_value(y, i);
+	bool armed = below(8) == 0;
+	int rc;
+
+	fake_fail(armed ? 1 : 0);
+	rc = fake_give(arenas[l], names[i], BYTES, value, true);
+	fake_fail(0);
+	cr_assert(rc == 0 || (armed && rc == ARENA_E_DEVICE), "%d", rc);
+	if (rc == 0) {
+		y->live[i] = value;
+		y->staged[i] = NONE;
+		y->lost[i] = false;
+	}
+	if (!now.open)
+		return;
+	y->lost[i] = rc != 0;
+	y->wanted[i] = value;
+	y->direct[i] |= rc == 0;
+}
+
+static void rebind(int l, int at)
+{
+	layers[l].bound = at;
+	layers[l].rebound = now.open;
+	fake_bind(bounds[l], BOUND(l, at));
+}
+
 static void step_bind(int l)
 {
-	layers[l].bound = (int)below(4) == 0;
-	fake_bind(bounds[l], BOUND(l, layers[l].bound));
+	rebind(l, (int)below(4) == 0);
 }
 
 static void step_receive(int l)
@@ -275,16 +375,22 @@ static void step_begin(void)
 
 		y->committed = y->refused = y->tried = false;
 		y->found = y->again_found = 0;
-		y->bound_before = y->bound;
+		y->bound_before = y->moved ? y->bound_before : y->bound;
 		y->got = y->again = 0;
-		memset(y->put, 0, sizeof(y->put));
+		y->rebound = false;
+		for (int i = 0; i < VALUES; i++) {
+			y->wanted[i] = NONE;
+			y->direct[i] = false;
+		}
 	}
 }
 
 static void drop_staged(struct layer *y)
 {
-	for (int i = 0; i < VALUES; i++)
+	for (int i = 0; i < VALUES; i++) {
+		y->lost[i] |= y->staged[i] != NONE;
 		y->staged[i] = NONE;
+	}
 }
 
 /* The driver gave up half way: each value is the old or the new one. */
@@ -297,10 +403,12 @@ static void accept_half(int l)
 
 		cr_assert(value == y->live[i] || value == y->staged[i]);
 		y->live[i] = value;
+		if (y->staged[i] != NONE)
+			y->wanted[i] = MIXED;
 	}
 	drop_staged(y);
 	y->found |= FAILED;
-	y->refused = true;
+	y->refused = y->committed = true;
 	now.unsafe = true;
 	breaks++;
 }
@@ -312,7 +420,8 @@ static void accept_commit(int l)
 	for (int i = 0; i < VALUES; i++)
 		if (y->staged[i] != NONE)
 			y->live[i] = y->staged[i];
-	drop_staged(y);
+	for (int i = 0; i < VALUES; i++)
+		y->staged[i] = NONE;
 	y->committed = true;
 	y->refused = false;
 }
@@ -336,7 +445,7 @@ static void step_commit(int l)
 		return;
 	}
 	y->tried = true;
-	y->found = judge_layer(y);
+	y->found = judge_layer(y) | (has_lost(y) ? UNCOMMITTED : 0);
 	y->again_found = y->again;
 	if (y->found) {
 		cr_assert_eq(rc, ARENA_E_REFUSED, "layer %d: %d, not refused for %x", l, rc,
@@ -376,16 +485,16 @@ static void check_findings(const struct reload_outcome *o, bool aborted)
 
 static enum reload_verdict expect(bool *flushed)
 {
-	bool failed = false, published = false;
+	bool failed = false, changed = false;
 
 	for (int l = 0; l < LAYERS; l++) {
 		const struct layer *y = &layers[l];
 
 		failed |= y->refused || ((judge_layer(y) | y->found) & BLOCKING) != 0;
 		failed |= judge_open(y) == 2;
-		published |= y->committed && !y->refused;
+		changed |= is_changed(y);
 	}
-	*flushed = !failed || published;
+	*flushed = !failed || changed;
 	if (failed || now.flush_fails)
 		return RELOAD_FAIL;
 	return is_blind() ? RELOAD_UNPROVEN : RELOAD_PASS;
@@ -399,11 +508,12 @@ static void close_model(enum reload_verdict verdict)
 	for (int l = 0; l < LAYERS; l++) {
 		struct layer *y = &layers[l];
 
-		if (passed && y->committed)
+		if (passed && is_whole(y))
 			y->in_doubt = false;
 		if (!passed && now.unsafe &&
-		    (y->committed || y->refused || has_staged(y) || has_put(y)))
+		    (y->committed || y->refused || y->got || y->rebound || has_put(y)))
 			y->in_doubt = true;
+		y->moved = ((judge_layer(y) | y->found) & MOVED) != 0;
 		drop_staged(y);
 		any |= y->got != 0;
 	}
@@ -459,13 +569,17 @@ static void step_end(void)
 static void step_abort(void)
 {
 	struct reload_outcome o;
+	bool changed = false;
 
 	if (!now.open)
 		return;
+	for (int l = 0; l < LAYERS; l++)
+		changed |= is_changed(&layers[l]);
 	cr_assert_eq(reload_abort(now.id, "cancelled", &o), 0);
 	cr_assert_eq(o.verdict, RELOAD_FAIL);
 	cr_assert_str_eq(o.why, "cancelled");
 	check_findings(&o, true);
+	cr_assert_eq(fake_lists(&o.findings, FINDING_STALE_CACHE, "prefix"), changed);
 	aborts++;
 	now.unsafe = true;
 	close_model(RELOAD_FAIL);
@@ -490,11 +604,13 @@ static void step_whole(void)
 		return;
 	step_begin();
 	for (int l = 0; l < LAYERS; l++) {
-		layers[l].bound = layers[l].bound_before;
+		if (layers[l].bound != layers[l].bound_before)
+			rebind(l, layers[l].bound_before);
 		for (int part = 0; part < PARTS; part++)
 			if (layers[l].in_scope)
 				step_receive(l);
-		step_stage(l);
+		for (int i = 0; i < VALUES; i++)
+			step_stage(l, i);
 		step_commit(l);
 	}
 	if (below(2))
@@ -506,25 +622,41 @@ static void step(void)
 	int l = (int)below(LAYERS);
 
 	switch (below(24)) {
-	case 0: case 1: case 2: case 3:
-		step_stage(l);
+	case 0:
+	case 1:
+	case 2:
+		step_stage(l, (int)below(VALUES));
+		break;
+	case 3:
+		step_direct(l);
 		break;
 	case 4:
 		step_bind(l);
 		break;
-	case 5: case 6: case 7: case 8: case 9:
+	case 5:
+	case 6:
+	case 7:
+	case 8:
+	case 9:
 		step_receive(l);
 		break;
-	case 10: case 11: case 12:
+	case 10:
+	case 11:
+	case 12:
 		step_launch(l);
 		break;
-	case 13: case 14:
+	case 13:
+	case 14:
 		step_begin();
 		break;
-	case 15: case 16: case 17: case 18:
+	case 15:
+	case 16:
+	case 17:
+	case 18:
 		step_commit(l);
 		break;
-	case 19: case 20:
+	case 19:
+	case 20:
 		step_end();
 		break;
 	case 21:

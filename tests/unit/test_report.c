@@ -97,7 +97,7 @@ Test(report, nothing_to_say_writes_nothing)
 Test(report, a_healthy_process_has_start_and_exit)
 {
 	json_auto_t *lines = NULL;
-	json_t *start, *last;
+	json_t *start, *last, *cupti;
 
 	report_exit();
 	report_exit();
@@ -116,6 +116,10 @@ Test(report, a_healthy_process_has_start_and_exit)
 	cr_expect_str_eq(text_of(last, "counts_as"), "pass");
 	cr_expect_eq(number_of(json_object_get(last, "coverage"), "host-node"), 5);
 	cr_expect_eq(json_array_size(json_object_get(last, "entries")), 2);
+	cupti = json_object_get(last, "cupti");
+	cr_expect_eq(number_of(cupti, "windows"), 2);
+	cr_expect_eq(number_of(json_object_get(cupti, "events"), "node-created"), 513);
+	cr_expect_eq(number_of(json_object_get(cupti, "cross"), "compared"), 0);
 	cr_expect_eq(json_array_size(json_object_get(last, "unproven")), 0);
 	cr_expect_eq(fixture_said_times, 0, "%s", fixture_said);
 }

@@ -22,7 +22,7 @@ static struct slot_findings found;
 static void take(void)
 {
 	snapshot_free(snap);
-	cr_assert_eq(snapshot_take(&snap), 0);
+	cr_assert_eq(snapshot_take(NULL, &snap), 0);
 }
 
 /* VFY(): how many findings. */
@@ -70,6 +70,31 @@ Test(snapshot, nothing_happened)
 	cr_assert_eq(verify(), 0, "bound again to the same");
 	exec_close(G);
 	cr_assert_eq(verify(), 0);
+}
+
+/* Slots share ranges or not; nothing is bound anew, one range goes. */
+Test(snapshot, one_range_of_several_is_gone)
+{
+	world_alloc(A);
+	world_alloc(B);
+	world_alloc(C);
+	bind_bytes("a", ARENA_BOUND, A, 64);
+	bind_bytes("a2", ARENA_BOUND, A + 64, 64);
+	bind_bytes("nobody's", ARENA_BOUND, A + 512 * MIB, 64);
+	bind_bytes("b", ARENA_BOUND, B, 64);
+	bind_bytes("c", ARENA_BOUND, C, 64);
+	bind_bytes("b2", ARENA_BOUND, B + 64, 64);
+	world_exec(G, KERNEL(1, 1, A, B, B + 64, C));
+	take();
+	cr_assert_eq(verify(), 0);
+	world_free(B);
+	cr_assert_eq(verify(), 2);
+	cr_assert(tells(FINDING_MISSING, "b", SEVERITY_ERROR));
+	cr_assert(tells(FINDING_MISSING, "b2", SEVERITY_ERROR));
+	world_free(C);
+	cr_assert_eq(verify(), 3);
+	world_free(A);
+	cr_assert_eq(verify(), 5);
 }
 
 /* A01, A05: a kernel object was rebuilt, the old memory freed or not. */
@@ -555,4 +580,88 @@ Test(snapshot, keeps_nothing)
 			before = slab_bytes();
 	}
 	cr_assert_leq(slab_bytes(), before);
+}
+
+/* ---- what is found wrong is compared with what it was ---- */
+
+static void bind_two_and_capture(void)
+{
+	world_alloc(A);
+	world_alloc(B);
+	world_alloc(C);
+	world_alloc(C + MIB);
+	bind("w", A);
+	bind("v", B);
+	world_exec(G, KERNEL(1, 1, A));
+	take();
+}
+
+static void take_again(void)
+{
+	struct arena_snapshot *older = snap;
+
+	cr_assert(snapshot_keep(older, &found));
+	cr_assert_eq(snapshot_take(older, &snap), 0);
+	snapshot_free(older);
+}
+
+Test(snapshot, wrong_slots_keep_their_marks)
+{
+	bind_two_and_capture();
+	bind("w", C);
+	bind("v", C + MIB);
+	cr_assert_eq(verify(), 2);
+	cr_assert(tells(FINDING_MOVED, "w", SEVERITY_ERROR));
+	cr_assert(tells(FINDING_MOVED, "v", SEVERITY_INFO));
+	for (int i = 0; i < 3; i++) {
+		take_again();
+		cr_assert_eq(verify(), 1, "what no graph holds is taken as it is");
+		cr_assert(tells(FINDING_MOVED, "w", SEVERITY_ERROR));
+	}
+	bind("w", A);
+	cr_assert_eq(verify(), 0);
+	cr_assert_not(snapshot_keep(snap, &found));
+}
+
+/* Nothing was bound since, but the memory is gone; then the graph is, too. */
+Test(snapshot, dead_memory_stays_missing)
+{
+	bind_two_and_capture();
+	world_free(A);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(verify(), 1);
+		cr_assert(tells(FINDING_MISSING, "w", SEVERITY_ERROR));
+		take_again();
+	}
+	exec_close(G);
+	verify();
+	cr_assert(tells(FINDING_MISSING, "w", SEVERITY_INFO));
+	cr_assert_not(snapshot_keep(snap, &found));
+}
+
+/* A slot that comes by where another one was captured, and leaves, moved for no graph. */
+Test(snapshot, visitor_moves_for_no_graph)
+{
+	bind_two_and_capture();
+	bind("v", A);
+	take();
+	bind("v", B);
+	cr_assert_eq(verify(), 1);
+	cr_assert(tells(FINDING_MOVED, "v", SEVERITY_INFO));
+}
+
+/* The ranges of an object are copied, and still what they were. */
+Test(snapshot, wrong_object_keeps_its_ranges)
+{
+	world_alloc(A);
+	world_alloc(B);
+	bind_object("wrapper", 1, BASES(A));
+	world_exec(G, KERNEL(1, 1, A));
+	take();
+	bind_object("wrapper", 2, BASES(B));
+	for (int i = 0; i < 3; i++) {
+		verify();
+		cr_assert(tells(FINDING_REPLACED, "wrapper", SEVERITY_ERROR));
+		take_again();
+	}
 }

@@ -396,6 +396,35 @@ Test(stage, an_adopted_shadow_is_published_and_freed)
 	cr_assert_eq(dev.frees, 1);
 }
 
+/* What was dropped without a newer value is lost, until there is one. */
+Test(stage, lost_values)
+{
+	struct arena *a = layer("model.0");
+	struct slot *s = value_of(a, "w", BYTES), *t = value_of(a, "v", BYTES);
+	uint64_t addr;
+
+	put(s, 1);
+	stage_discard(a);
+	cr_assert(s->lost);
+	cr_assert_not(t->lost);
+	put(s, 1);
+	cr_assert_not(s->lost);
+	cr_assert_eq(stage_publish(a, P), 0);
+	cr_assert(s->restored && !s->lost);
+	put(s, 2);
+	stage_drop(s); /* the caller has a newer one */
+	cr_assert_not(s->lost);
+	put(s, 3);
+	stage_discard(a);
+	cr_assert(s->lost);
+	dev_alloc(BYTES, 0, &addr);
+	registry_lock();
+	cr_assert_eq(stage_adopt(s, addr), 0);
+	registry_unlock();
+	cr_assert_not(s->lost);
+	stage_discard(a);
+}
+
 /* ---- order ---- */
 
 Test(stage, replays_in_flight_come_first_and_the_next_one_follows)
@@ -544,6 +573,12 @@ static void *put_elsewhere(void *arg)
 	return NULL;
 }
 
+static void *publish_shared(void *arg)
+{
+	stage_publish(arg, SHARED);
+	return NULL;
+}
+
 Test(stage, a_put_on_the_default_stream_of_another_thread)
 {
 	struct arena *a = layer("model.0");
@@ -554,6 +589,43 @@ Test(stage, a_put_on_the_default_stream_of_another_thread)
 	pthread_join(thread, NULL);
 	stage_publish(a, SHARED);
 	LOG("context0 wait@2 copy1@2 fence@2 ");
+}
+
+/* A later thread may get the same memory for its own variables; its default stream is another. */
+Test(stage, a_put_on_the_default_stream_of_a_thread_that_ended)
+{
+	struct arena *a = layer("model.0");
+	struct slot *s = value_of(a, "w", BYTES);
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, put_elsewhere, s);
+	pthread_join(thread, NULL);
+	pthread_create(&thread, NULL, publish_shared, a);
+	pthread_join(thread, NULL);
+	LOG("context0 wait@2 copy1@2 fence@2 ");
+}
+
+/* A handle that was destroyed must not be asked for, and another stream may have it. */
+Test(stage, a_put_on_a_stream_that_is_gone)
+{
+	struct arena *a = layer("model.0");
+	struct slot *s = value_of(a, "w", BYTES);
+
+	put_bytes(s, 1, BYTES, A);
+	sync_stream_forget(A);
+	stage_publish(a, P);
+	LOG("context0 wait@9000 copy1@9000 fence@9000 ");
+	store_release(&dev.fences_pass, true);
+	put_bytes(s, 2, BYTES, A);
+	sync_stream_forget(A);
+	put_bytes(s, 3, BYTES, A);
+	stage_publish(a, A);
+	LOG("context0 wait@5000 copy1@5000 fence@5000 ");
+	put_bytes(s, 4, BYTES, A);
+	synchronise(A);
+	sync_stream_forget(A);
+	stage_publish(a, P);
+	LOG("copy1@9000 fence@9000 ");
 }
 
 /* ---- threads ---- */
@@ -603,6 +675,32 @@ Test(stage, a_launch_waits_while_a_publication_is_being_queued)
 	pthread_join(l.thread, NULL);
 	pthread_join(publisher, NULL);
 	LOG("copy1@9000 fence@9000 wait@5000 ");
+}
+
+/* Of a block that two publications read, the newer may be done first. */
+Test(stage, memory_that_two_publications_read_is_not_used_again)
+{
+	struct arena *a = layer("model.0");
+	struct slot *s = value_of(a, "w", 900 << 10), *t = value_of(a, "v", 900 << 10);
+	uint64_t shadow, other;
+	pthread_t publisher;
+
+	put(s, 1);
+	shadow = s->shadow;
+	store_release(&dev.hold_copy, true);
+	pthread_create(&publisher, NULL, publish_elsewhere, a);
+	while (!load_acquire(&dev.copy_begun))
+		sched_yield();
+	put_bytes(t, 2, BYTES, B);
+	other = t->shadow;
+	store_release(&dev.hold_copy, false);
+	pthread_join(publisher, NULL);
+	cr_assert_eq(other - shadow, 900 << 10, "in one block");
+	dev.log[0] = 0;
+	cr_assert_eq(stage_publish(a, B), 0);
+	LOG("copy1@6000 fence@6000 "); /* beside the other: nothing orders them */
+	put_bytes(s, 3, BYTES, B);
+	cr_assert_neq(s->shadow, shadow);
 }
 
 Test(stage, a_publication_waits_for_a_launch_that_is_being_queued)

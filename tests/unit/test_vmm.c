@@ -245,6 +245,26 @@ Test(vmm, memory_mapped_again_has_no_content_until_it_is_written)
 	cr_assert_eq(ledger_undefined_count, 0);
 }
 
+/* Mapped again in pieces: what a write covers has content, what lies beside it has not. */
+Test(vmm, a_write_gives_content_to_all_that_it_covers)
+{
+	reserve(R, 8);
+	for (unsigned i = 0; i < 5; i++)
+		map(R + i * PAGE, 1);
+	unmap(R, 5, true);
+	for (unsigned i = 0; i < 5; i++)
+		map(R + i * PAGE, 1);
+	cr_assert_eq(ledger_undefined_count, 5);
+	ledger_written_extent(R + 2 * PAGE - 1, PAGE + 2);
+	cr_assert(undefined(R) && undefined(R + 4 * PAGE));
+	cr_assert_not(undefined(R + PAGE) || undefined(R + 2 * PAGE) || undefined(R + 3 * PAGE));
+	ledger_written_extent(R, 0);
+	cr_assert_not(undefined(R));
+	ledger_written_extent(R - PAGE, 100 * PAGE);
+	cr_assert_eq(ledger_undefined_count, 0);
+	ledger_written_extent(UINT64_MAX, UINT64_MAX);
+}
+
 Test(vmm, an_undefined_mapping_that_goes_is_not_counted)
 {
 	reserve(R, 2);

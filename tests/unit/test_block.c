@@ -1,0 +1,794 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of a caching allocator (arena/block.c): what is found, when refs to them go stale, and
+ * what captures own. */
+#include "arena/block.h"
+
+#include "arena/block_map.h"
+#include "arena/object.h"
+#include "arena/reload.h"
+#include "arena/snapshot.h"
+#include "arena/storage.h"
+#include "tests/unit/seed.h"
+#include "tests/unit/slots.h"
+#include "tests/unit/world.h"
+
+#define SEGMENT 0x7f0000000000ull
+#define KIB	1024ull
+#define DEV	0
+
+static void carve(uint64_t base, uint64_t size_bytes)
+{
+	struct block_shard *s = &block_shards[DEV];
+
+	if (!block_event_quick(s, base, (int64_t)size_bytes) &&
+	    !block_enter(s, base, (int64_t)size_bytes))
+		block_opened(DEV, base, size_bytes, false, 0);
+}
+
+static void give_back(uint64_t base)
+{
+	struct range *r = NULL;
+
+	if (!block_event_quick(&block_shards[DEV], base, -1))
+		r = block_closed(DEV, base);
+	if (r != NULL)
+		block_freed(r, 0);
+}
+
+/* A graph that reads the words, and its exec. */
+static struct exec *capture(uint64_t handle, uint64_t a, uint64_t b)
+{
+	return world_exec(handle, KERNEL(handle, handle + 1, a, b));
+}
+
+static bool launches(uint64_t handle)
+{
+	bool sound = guard_launch(handle, STREAM);
+
+	guard_launched();
+	return sound;
+}
+
+static void start(void)
+{
+	world_start();
+	guard_refuses = true;
+	world_open(SEGMENT, 20 * MIB, RANGE_DEVICE);
+}
+
+Test(block, a_block_has_an_object_only_when_something_refers_to_it, .init = start)
+{
+	struct range_view v;
+
+	carve(SEGMENT + 512, 4 * KIB);
+	cr_assert(ledger_find_inner(SEGMENT + 600, &v));
+	cr_assert_eq(v.kind, RANGE_DEVICE);
+	cr_assert(ledger_refer(SEGMENT + 600, &v));
+	cr_assert_eq(v.kind, RANGE_BLOCK);
+	cr_assert_eq(v.base, SEGMENT + 512);
+	cr_assert_eq(v.size_bytes, 4 * KIB);
+	cr_assert(ledger_find_inner(SEGMENT + 512 + 4 * KIB - 1, &v));
+	cr_assert_eq(v.kind, RANGE_BLOCK);
+	cr_assert(ledger_find_inner(SEGMENT + 512 + 4 * KIB, &v));
+	cr_assert_eq(v.kind, RANGE_DEVICE);
+	/* The driver knows the segment only. */
+	cr_assert(ledger_find(SEGMENT + 600, &v));
+	cr_assert_eq(v.kind, RANGE_DEVICE);
+}
+
+Test(block, counts, .init = start)
+{
+	struct ledger_counters c;
+	struct block_counters b;
+
+	carve(SEGMENT, 4 * KIB);
+	carve(SEGMENT + 4 * KIB, 512);
+	give_back(SEGMENT);
+	give_back(SEGMENT + 64 * KIB);
+	block_read_counters(&b);
+	cr_assert_eq(b.live, 1);
+	cr_assert_eq(b.bytes, 512);
+	cr_assert_eq(b.allocations, 2);
+	cr_assert_eq(b.frees, 1);
+	cr_assert_eq(b.unknown_frees, 1);
+	ledger_read_counters(&c);
+	cr_assert_eq(c.live_by_kind[RANGE_BLOCK], 1);
+	cr_assert_eq(c.bytes_by_kind[RANGE_BLOCK], 512);
+	cr_assert_eq(c.live, 1, "a block is no memory of its own");
+}
+
+/* ---- captured blocks ---- */
+
+Test(block, a_freed_block_makes_a_launch_stale, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	carve(SEGMENT + 4 * KIB, 4 * KIB);
+	capture(10, SEGMENT, SEGMENT + 5 * KIB);
+	cr_assert(launches(10));
+	give_back(SEGMENT + 4 * KIB);
+	cr_assert(!launches(10));
+	cr_assert_eq(world_found.kind, FINDING_STALE_LAUNCH);
+	cr_assert_eq(world_found.refs_total, 1);
+	cr_assert(world_lists(SEGMENT + 4 * KIB, STALE_FREED));
+	cr_assert_eq(world_refs[0].old.kind, RANGE_BLOCK);
+}
+
+Test(block, another_block_at_its_address_is_another_generation, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	give_back(SEGMENT);
+	carve(SEGMENT, 8 * KIB);
+	cr_assert(!launches(10));
+	cr_assert(world_lists(SEGMENT, STALE_GENERATION));
+	cr_assert_eq(world_refs[0].now.kind, RANGE_BLOCK);
+	cr_assert_eq(world_refs[0].now.size_bytes, 8 * KIB);
+	/* Nothing is sticky: a graph of the new block is as good as any. */
+	capture(10, SEGMENT, 0);
+	cr_assert(launches(10));
+}
+
+Test(block, a_word_outside_all_blocks_is_the_segments, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT + 64 * KIB, 0);
+	give_back(SEGMENT);
+	cr_assert(launches(10));
+	world_free(SEGMENT);
+	cr_assert(!launches(10));
+	cr_assert(world_lists(SEGMENT, STALE_FREED));
+	cr_assert_eq(world_refs[0].old.kind, RANGE_DEVICE);
+}
+
+Test(block, what_the_exec_does_not_refer_to_any_more_may_go, .init = start)
+{
+	struct world_node n;
+
+	carve(SEGMENT, 4 * KIB);
+	carve(SEGMENT + 4 * KIB, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	exec_set_node(10, world_kernel(&n, 10, 11, (uint64_t[]){ SEGMENT + 4 * KIB, 0, 0, 0 }));
+	give_back(SEGMENT);
+	cr_assert(launches(10));
+	cr_assert_eq(world_findings, 0);
+}
+
+/* ---- what was dead comes back ---- */
+
+Test(block, the_next_one_in_its_place_is_another, .init = start)
+{
+	struct range_view old, new;
+
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	cr_assert(ledger_refer(SEGMENT, &old));
+	give_back(SEGMENT);
+	cr_assert(ledger_find_inner(SEGMENT, &new));
+	cr_assert_eq(new.kind, RANGE_DEVICE, "dead, nobody finds it");
+	/* Nothing holds the new one yet, and it comes and goes. */
+	for (int i = 0; i < 3; i++) {
+		cr_assert(block_event_quick(&block_shards[DEV], SEGMENT, 4 * KIB));
+		cr_assert(!launches(10));
+		cr_assert(world_lists(SEGMENT, STALE_GENERATION));
+		/* Told in a finding, it has an object of its own. */
+		cr_assert(!block_event_quick(&block_shards[DEV], SEGMENT, -1));
+		give_back(SEGMENT);
+		cr_assert(!launches(10));
+		cr_assert(world_lists(SEGMENT, STALE_FREED));
+	}
+	carve(SEGMENT, 4 * KIB);
+	cr_assert(ledger_refer(SEGMENT, &new));
+	cr_assert_neq(new.generation, old.generation);
+	capture(20, SEGMENT, 0);
+	cr_assert(!launches(10));
+	cr_assert(launches(20));
+	/* Its free is no quick one. */
+	cr_assert(!block_event_quick(&block_shards[DEV], SEGMENT, -1));
+	give_back(SEGMENT);
+	cr_assert(!launches(20));
+}
+
+Test(block, a_smaller_one_in_its_place, .init = start)
+{
+	struct block_counters c;
+	struct range_view v;
+
+	carve(SEGMENT, 8 * KIB);
+	give_back(SEGMENT);
+	carve(SEGMENT, 2 * KIB);
+	block_read_counters(&c);
+	cr_assert_eq(c.bytes, 2 * KIB);
+	cr_assert(ledger_refer(SEGMENT + KIB, &v));
+	cr_assert_eq(v.size_bytes, 2 * KIB);
+	cr_assert(ledger_refer(SEGMENT + 2 * KIB, &v));
+	cr_assert_eq(v.kind, RANGE_DEVICE);
+	/* The rest is free for others, and does not come back with it. */
+	carve(SEGMENT + 4 * KIB, 4 * KIB);
+	give_back(SEGMENT);
+	cr_assert(!block_event_quick(&block_shards[DEV], SEGMENT, 8 * KIB));
+	capture(10, SEGMENT + 4 * KIB, 0);
+	cr_assert(launches(10));
+	block_read_counters(&c);
+	cr_assert_eq(c.overlaps, 0);
+	cr_assert_eq(c.live, 1);
+}
+
+Test(block, a_bigger_one_over_dead_ones, .init = start)
+{
+	struct block_counters c;
+	struct range_view v;
+
+	for (uint64_t at = 0; at < 16 * KIB; at += 2 * KIB)
+		carve(SEGMENT + at, 2 * KIB);
+	capture(10, SEGMENT + 2 * KIB, SEGMENT + 14 * KIB);
+	for (uint64_t at = 0; at < 14 * KIB; at += 2 * KIB)
+		give_back(SEGMENT + at);
+	/* From the middle of one to the middle of another; the last one lives. */
+	carve(SEGMENT + KIB, 12 * KIB);
+	block_read_counters(&c);
+	cr_assert_eq(c.live, 2);
+	cr_assert_eq(c.overlaps, 0);
+	for (uint64_t at = KIB; at < 13 * KIB; at += 512) {
+		cr_assert(ledger_refer(SEGMENT + at, &v));
+		cr_assert_eq(v.base, SEGMENT + KIB);
+		cr_assert_eq(v.size_bytes, 12 * KIB);
+	}
+	cr_assert(!launches(10));
+	cr_assert_eq(world_found.refs_total, 1);
+	cr_assert(world_lists(SEGMENT + 2 * KIB, STALE_GENERATION));
+	/* None of those below it comes back while it lives. */
+	cr_assert(!block_event_quick(&block_shards[DEV], SEGMENT, 2 * KIB));
+	cr_assert(!block_event_quick(&block_shards[DEV], SEGMENT + 4 * KIB, 2 * KIB));
+	cr_assert(!block_event_quick(&block_shards[DEV], SEGMENT + 12 * KIB, 2 * KIB));
+}
+
+Test(block, a_smaller_one_inside_a_dead_one, .init = start)
+{
+	struct block_counters c;
+	struct range_view v;
+
+	/* It begins further below than one leaf of the map reaches. */
+	carve(SEGMENT, 16 * MIB);
+	give_back(SEGMENT);
+	carve(SEGMENT + 8 * MIB, 4 * KIB);
+	capture(10, SEGMENT + 8 * MIB, 0);
+	cr_assert(!block_event_quick(&block_shards[DEV], SEGMENT, 16 * MIB));
+	/* It lives: whoever hands out what is around it lost its free. */
+	carve(SEGMENT, 16 * MIB);
+	block_read_counters(&c);
+	cr_assert_eq(c.overlaps, 1);
+	cr_assert_eq(c.live, 1);
+	cr_assert(ledger_refer(SEGMENT + 8 * MIB, &v));
+	cr_assert_eq(v.base, SEGMENT);
+	cr_assert(!launches(10));
+	cr_assert(world_lists(SEGMENT + 8 * MIB, STALE_GENERATION));
+}
+
+Test(block, what_was_dead_goes_with_its_segment, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	give_back(SEGMENT);
+	world_free(SEGMENT);
+	cr_assert(!block_event_quick(&block_shards[DEV], SEGMENT, 4 * KIB));
+}
+
+Test(block, the_dead_do_not_pile_up, .init = start)
+{
+	struct block_map *m = &block_shards[DEV].map;
+
+	for (uint64_t at = 0; at < 16 * MIB; at += 512) {
+		carve(SEGMENT + at, 512);
+		give_back(SEGMENT + at);
+	}
+	cr_assert_leq(m->mask, 63);
+}
+
+Test(block, nothing_is_quick_while_somebody_watches, .init = start)
+{
+	struct block_shard *s = &block_shards[DEV];
+
+	carve(SEGMENT, 4 * KIB);
+	block_watch(true);
+	cr_assert(!block_event_quick(s, SEGMENT, -1));
+	block_watch(true);
+	block_watch(false);
+	give_back(SEGMENT);
+	cr_assert(!block_event_quick(s, SEGMENT, 4 * KIB));
+	cr_assert(!block_enter(s, SEGMENT, 4 * KIB));
+	block_watch(false);
+	cr_assert(block_event_quick(s, SEGMENT, 4 * KIB));
+	block_window(true);
+	cr_assert(!block_event_quick(s, SEGMENT, -1));
+	block_window(false);
+	cr_assert(block_event_quick(s, SEGMENT, -1));
+	/* Twice is once too often; so is nothing at all. */
+	cr_assert(!block_event_quick(s, SEGMENT, -1));
+	cr_assert(!block_event_quick(s, SEGMENT, 0));
+	cr_assert(!block_event_quick(s, 0, 512));
+	cr_assert(!block_event_quick(s, SEGMENT + 16, 512));
+}
+
+static bool quick(void)
+{
+	return block_event_quick(&block_shards[DEV], SEGMENT, 4 * KIB) &&
+	       block_event_quick(&block_shards[DEV], SEGMENT, -1);
+}
+
+Test(block, a_reload_watches, .init = start)
+{
+	struct reload_outcome o;
+	uint64_t id;
+
+	carve(SEGMENT, 4 * KIB);
+	give_back(SEGMENT);
+	cr_assert(quick());
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	cr_assert(!quick());
+	cr_assert_eq(reload_abort(id, "test", &o), 0);
+	cr_assert(quick());
+}
+
+static int carve_quickly(void *ctx, void **object)
+{
+	*object = ctx;
+	*(bool *)ctx = quick();
+	return 0;
+}
+
+Test(block, a_factory_watches, .init = start)
+{
+	bool was_quick = true;
+	struct object_request q = { NULL, "o", "test", carve_quickly, &was_quick };
+	void *object;
+
+	registry_lock();
+	q.arena = registry_open("a");
+	registry_unlock();
+	carve(SEGMENT, 4 * KIB);
+	give_back(SEGMENT);
+	cr_assert_eq(object_get(&q, &object), 0);
+	cr_assert(!was_quick);
+	cr_assert(quick());
+}
+
+/* ---- the warning at a free ---- */
+
+Test(block, a_free_is_told_when_graphs_go_on, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	give_back(SEGMENT);
+	cr_assert_eq(world_findings, 0);
+	capture(20, SEGMENT + 4 * KIB, 0);
+	cr_assert_eq(world_findings, 1);
+	cr_assert_eq(world_found.kind, FINDING_FREED_WHILE_REFERENCED);
+	cr_assert(world_lists(SEGMENT, STALE_FREED));
+	cr_assert_eq(load_relaxed(&block_freed_count), 0);
+}
+
+Test(block, a_program_that_ends_frees_tensors_first, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	give_back(SEGMENT);
+	exec_close(10);
+	capture(20, SEGMENT + 4 * KIB, 0);
+	cr_assert_eq(world_findings, 0);
+}
+
+Test(block, a_launch_tells_the_free_first, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	give_back(SEGMENT);
+	cr_assert(!launches(10));
+	cr_assert_eq(world_findings, 2);
+}
+
+/* ---- segments ---- */
+
+Test(block, a_segment_that_goes_takes_its_blocks, .init = start)
+{
+	struct block_counters b;
+
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	world_free(SEGMENT);
+	cr_assert_eq(world_findings, 1);
+	cr_assert_eq(world_found.kind, FINDING_FREED_WHILE_REFERENCED);
+	cr_assert(world_lists(SEGMENT, STALE_FREED));
+	block_read_counters(&b);
+	cr_assert_eq(b.live, 0);
+	cr_assert(!launches(10));
+	cr_assert(world_lists(SEGMENT, STALE_FREED));
+	world_open(SEGMENT, 20 * MIB, RANGE_DEVICE);
+	cr_assert(!launches(10));
+	cr_assert(world_lists(SEGMENT, STALE_GENERATION));
+}
+
+Test(block, unmapping_is_a_pause, .init = start)
+{
+	const uint64_t r = SEGMENT + 64 * MIB;
+	struct block_counters b;
+
+	world_open(r, 64 * MIB, RANGE_RESERVED);
+	world_map(r, 4 * MIB);
+	world_map(r + 4 * MIB, 4 * MIB);
+	/* Over both pieces. */
+	carve(r + 3 * MIB, 2 * MIB);
+	capture(10, r + 3 * MIB, r + 4 * MIB + 512);
+	cr_assert(launches(10));
+	world_unmap(r + 4 * MIB, 4 * MIB);
+	block_read_counters(&b);
+	cr_assert_eq(b.live, 1);
+	cr_assert(!launches(10));
+	cr_assert_eq(world_found.refs_total, 1);
+	cr_assert_eq(world_refs[0].reason, STALE_UNMAPPED);
+	world_map(r + 4 * MIB, 4 * MIB);
+	cr_assert(launches(10));
+	/* And the block may still be freed. */
+	give_back(r + 3 * MIB);
+	cr_assert(!launches(10));
+	cr_assert_eq(world_refs[0].reason, STALE_FREED);
+}
+
+static unsigned asked;
+static bool is_busy(uint64_t stream)
+{
+	asked++;
+	return true;
+}
+
+Test(block, unmapping_under_a_running_graph, .init = start)
+{
+	const uint64_t r = SEGMENT + 64 * MIB;
+
+	device.stream_busy = is_busy;
+	world_open(r, 64 * MIB, RANGE_RESERVED);
+	world_map(r, 4 * MIB);
+	carve(r + MIB, MIB);
+	carve(r, MIB);
+	capture(10, r + MIB, 0);
+	capture(20, SEGMENT, 0);
+	cr_assert(launches(10) && launches(20));
+	world_unmap(r, 4 * MIB);
+	cr_assert_geq(asked, 1);
+	cr_assert_eq(world_findings, 1);
+	cr_assert_eq(world_refs[0].reason, STALE_IN_FLIGHT);
+	cr_assert_eq(world_refs[0].old.base, r + MIB);
+}
+
+Test(block, what_was_freed_unseen_makes_room, .init = start)
+{
+	struct block_counters b;
+
+	carve(SEGMENT, 4 * KIB);
+	carve(SEGMENT + 4 * KIB, 4 * KIB);
+	carve(SEGMENT + 16 * KIB, 4 * KIB);
+	capture(10, SEGMENT + 4 * KIB, SEGMENT + 16 * KIB);
+	carve(SEGMENT + 2 * KIB, 8 * KIB);
+	block_read_counters(&b);
+	cr_assert_eq(b.live, 2);
+	cr_assert_eq(b.overlaps, 2);
+	cr_assert(!launches(10));
+	cr_assert_eq(world_found.refs_total, 1);
+	cr_assert(world_lists(SEGMENT + 4 * KIB, STALE_GENERATION));
+}
+
+/* ---- what captures own ---- */
+
+Test(block, born_and_captured_in_one_window, .init = start)
+{
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	give_back(SEGMENT);
+	/* The next capture of the pool takes it, in another shape. */
+	carve(SEGMENT, 2 * KIB);
+	capture(20, SEGMENT + KIB, 0);
+	give_back(SEGMENT);
+	block_window(false);
+	cr_assert(launches(10) && launches(20));
+	cr_assert_eq(world_findings, 0);
+	world_free(SEGMENT);
+	cr_assert_eq(world_found.refs_total, 2);
+	cr_assert(!launches(10));
+	cr_assert(!launches(20));
+}
+
+Test(block, an_output_that_is_dropped_after_the_capture, .init = start)
+{
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	block_window(false);
+	block_window(true);
+	/* An input of the next graph. */
+	capture(20, SEGMENT, 0);
+	block_window(false);
+	give_back(SEGMENT);
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	capture(30, SEGMENT, 0);
+	block_window(false);
+	cr_assert(launches(10) && launches(20) && launches(30));
+	cr_assert_eq(world_findings, 0);
+}
+
+Test(block, an_input_that_a_recording_gives_back, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	block_window(true);
+	capture(10, SEGMENT, 0);
+	give_back(SEGMENT);
+	carve(SEGMENT, 4 * KIB);
+	block_window(false);
+	cr_assert(launches(10));
+	cr_assert_eq(world_findings, 0);
+}
+
+Test(block, an_input_that_is_given_back_later_is_freed, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	block_window(true);
+	capture(10, SEGMENT, 0);
+	block_window(false);
+	give_back(SEGMENT);
+	cr_assert(!launches(10));
+}
+
+/* Another thread allocates while one captures; a later graph captures what it got. */
+Test(block, eager_during_a_capture_is_not_born_in_it, .init = start)
+{
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	block_window(false);
+	block_window(true);
+	capture(10, SEGMENT, 0);
+	block_window(false);
+	give_back(SEGMENT);
+	cr_assert(!launches(10));
+}
+
+Test(block, a_segment_in_which_captures_allocate, .init = start)
+{
+	const uint64_t pool = SEGMENT + 64 * MIB;
+
+	world_open(pool, 2 * MIB, RANGE_DEVICE);
+	/* Copied in before the recording begins, as cudagraph trees do it. */
+	carve(pool, 4 * KIB);
+	block_window(true);
+	capture(10, pool, 0);
+	block_opened(DEV, pool + 4 * KIB, 4 * KIB, true, 0);
+	block_window(false);
+	give_back(pool);
+	give_back(pool + 4 * KIB);
+	carve(pool, 64 * KIB);
+	cr_assert(launches(10));
+	cr_assert_eq(world_findings, 0);
+	/* The pool goes; the same address is an ordinary segment later. */
+	world_free(pool);
+	cr_assert(!launches(10));
+	world_open(pool, 2 * MIB, RANGE_DEVICE);
+	carve(pool, 4 * KIB);
+	capture(20, pool, 0);
+	cr_assert(launches(20));
+	give_back(pool);
+	cr_assert(!launches(20));
+}
+
+/* ---- slots ---- */
+
+Test(block, a_slot_in_a_block_moves, .init = start)
+{
+	struct arena_snapshot *s;
+	struct slot_findings f = { 0 };
+
+	carve(SEGMENT, 64 * KIB);
+	carve(SEGMENT + 64 * KIB, 64 * KIB);
+	bind_bytes("w", ARENA_BOUND, SEGMENT, 64 * KIB);
+	capture(10, SEGMENT, 0);
+	cr_assert_eq(snapshot_take(NULL, &s), 0);
+	bind_bytes("w", ARENA_BOUND, SEGMENT + 64 * KIB, 64 * KIB);
+	cr_assert(!launches(10));
+	cr_assert(world_lists(SEGMENT, STALE_SLOT_MOVED));
+	cr_assert_eq(world_refs[0].now.kind, RANGE_BLOCK);
+	cr_assert_eq(snapshot_verify(s, NULL, &f), 0);
+	cr_assert_eq(f.count, 1);
+	cr_assert_eq(f.list[0].kind, FINDING_MOVED);
+	cr_assert_eq(f.list[0].severity, SEVERITY_ERROR);
+}
+
+/* A17: the block of a capture is carved again by the next capture; the graphs may, the slot not. */
+Test(block, a_slot_in_a_block_of_a_capture, .init = start)
+{
+	struct arena_snapshot *s;
+	struct slot_findings f = { 0 };
+
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	block_window(false);
+	bind_bytes("y", ARENA_BOUND, SEGMENT, 4 * KIB);
+	cr_assert_eq(snapshot_take(NULL, &s), 0);
+	give_back(SEGMENT);
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	capture(20, SEGMENT, 0);
+	block_window(false);
+	cr_assert(launches(10) && launches(20));
+	cr_assert_eq(world_findings, 0);
+	cr_assert_eq(snapshot_verify(s, NULL, &f), 0);
+	cr_assert_eq(f.count, 1);
+	cr_assert_eq(f.list[0].kind, FINDING_REPLACED);
+	cr_assert_eq(f.list[0].severity, SEVERITY_ERROR);
+}
+
+Test(block, a_slot_whose_block_is_gone_is_missing, .init = start)
+{
+	struct arena_snapshot *s;
+	struct slot_findings f = { 0 };
+
+	carve(SEGMENT, 4 * KIB);
+	bind_bytes("y", ARENA_BOUND, SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	cr_assert_eq(snapshot_take(NULL, &s), 0);
+	give_back(SEGMENT);
+	cr_assert_eq(snapshot_verify(s, NULL, &f), 0);
+	cr_assert_eq(f.count, 1);
+	cr_assert_eq(f.list[0].kind, FINDING_MISSING);
+	/* The free was told as well. */
+	cr_assert_eq(world_findings, 1);
+}
+
+/* A13: the same slot is bound again to what came back at its address: benign. */
+Test(block, a_slot_that_is_bound_again_at_its_address, .init = start)
+{
+	carve(SEGMENT, 4 * KIB);
+	bind_bytes("emb", ARENA_BOUND, SEGMENT, 4 * KIB);
+	capture(10, SEGMENT, 0);
+	give_back(SEGMENT);
+	carve(SEGMENT, 4 * KIB);
+	cr_assert(!launches(10));
+	bind_bytes("emb", ARENA_BOUND, SEGMENT, 4 * KIB);
+	cr_assert(launches(10));
+}
+
+/* ---- the map, against a sorted list ---- */
+
+#define MODEL 3000
+
+static uint64_t model[MODEL];
+static size_t model_count;
+
+static size_t model_above(uint64_t addr)
+{
+	size_t i = 0;
+
+	while (i < model_count && model[i] <= addr)
+		i++;
+	return i;
+}
+
+/* Addresses that crowd at several scales, so that all levels are exercised. */
+static uint64_t any_base(uint64_t *seed, unsigned shift)
+{
+	static const unsigned scales[] = { 0, 1, 5, 6, 7, 12, 13, 18, 24, 31 };
+	unsigned scale = scales[seed_below(seed, 10)];
+
+	return (((uint64_t)1 << 36) + (seed_below(seed, 70) << scale) + seed_below(seed, 3))
+	       << shift;
+}
+
+/* A dead entry may be there or not. */
+static void check_find(struct block_map *m, uint64_t base, uint64_t addr)
+{
+	size_t above = model_above(addr);
+	uint64_t below = above != 0 ? model[above - 1] : 0;
+	struct block *b = block_map_floor(m, addr);
+
+	if (b != NULL && !block_is_live(b))
+		cr_assert(block_base(m, b) > below && block_base(m, b) <= addr);
+	else
+		cr_assert_eq(b != NULL ? block_base(m, b) : 0, below, "at %#lx", addr);
+	b = block_map_get(m, base);
+	above = model_above(base);
+	cr_assert_eq(b != NULL && block_is_live(b), above != 0 && model[above - 1] == base);
+	if (b != NULL)
+		cr_assert_eq(b->extent, base);
+}
+
+static void check_map(struct block_map *m, uint64_t *seed, unsigned shift)
+{
+	uint64_t base = any_base(seed, shift);
+	struct block *b = block_map_get(m, base);
+	size_t above = model_above(base);
+
+	check_find(m, base, base + seed_below(seed, 2 << shift));
+	if ((b == NULL || !block_is_live(b)) && model_count < MODEL && seed_below(seed, 100) < 55) {
+		b = block_map_add(m, base);
+		cr_assert_not_null(b);
+		b->key += BLOCK_LIVE - BLOCK_DEAD;
+		b->extent = base;
+		memmove(&model[above + 1], &model[above], (model_count++ - above) * sizeof(*model));
+		model[above] = base;
+	} else if (model_count != 0) {
+		size_t i = seed_below(seed, model_count);
+
+		b = block_map_get(m, model[i]);
+		if (seed_below(seed, 2) != 0)
+			block_map_remove(m, b);
+		else
+			b->key += BLOCK_DEAD - BLOCK_LIVE;
+		memmove(&model[i], &model[i + 1], (--model_count - i) * sizeof(*model));
+	}
+	cr_assert_geq(m->count, model_count);
+	cr_assert_leq(m->count, m->mask / 4 * 3 + 1);
+}
+
+Test(block, the_map_agrees_with_a_sorted_list)
+{
+	uint64_t seed = seed_start("block map");
+	static struct block_map m;
+
+	for (unsigned shift = 6; shift <= 9; shift += 3) {
+		cr_assert_eq(block_map_init(&m, shift), 0);
+		model_count = 0;
+		for (int step = 0; step < 60000; step++)
+			check_map(&m, &seed, shift);
+	}
+}
+
+Test(block, the_map_refuses_what_does_not_fit)
+{
+	static struct block_map m;
+	const uint64_t top = (uint64_t)1 << 51;
+
+	cr_assert_eq(block_map_init(&m, 9), 0);
+	cr_assert_null(block_map_add(&m, 0));
+	cr_assert_null(block_map_add(&m, 4096 + 16));
+	cr_assert_null(block_map_add(&m, top));
+	cr_assert_null(block_map_floor(&m, UINT64_MAX));
+	cr_assert_not_null(block_map_add(&m, top - 512));
+	cr_assert_eq(block_base(&m, block_map_floor(&m, UINT64_MAX)), top - 512);
+	cr_assert_null(block_map_floor(&m, top - 513));
+}
+
+/* A slot's own memory is the slot's, also where an allocator carves blocks out of it. */
+Test(block, a_slot_that_owns_its_memory_is_no_block, .init = start)
+{
+	const uint64_t chunk = SEGMENT + 64 * MIB;
+	struct range_view v;
+	struct slot *s;
+
+	ledger_open(&(struct range_desc){
+		.base = chunk, .size_bytes = MIB, .kind = RANGE_DEVICE, .scope = STORAGE_SCOPE });
+	bind_bytes("w", ARENA_VALUE, chunk, MIB);
+	carve(chunk, 4 * KIB);
+	capture(10, chunk, 0);
+	cr_assert(ledger_refer(chunk, &v));
+	cr_assert_eq(v.kind, RANGE_DEVICE);
+	/* Storage that is kept may be an ordinary segment. */
+	carve(SEGMENT, 4 * KIB);
+	capture(20, SEGMENT, 0);
+	s = bind_bytes("kept", ARENA_SCRATCH, SEGMENT, MIB);
+	cr_assert(ledger_find(SEGMENT, &v));
+	cr_assert_eq(s->generation, v.generation);
+	give_back(chunk);
+	cr_assert(launches(10));
+	cr_assert_eq(world_findings, 0);
+}
+
+/* The segment and the block that a factory got may begin at one address. */
+Test(block, an_object_with_a_segment_and_a_block, .init = start)
+{
+	struct range_view segment, block;
+
+	carve(SEGMENT, 4 * KIB);
+	cr_assert(ledger_refer(SEGMENT, &block) && ledger_find(SEGMENT, &segment));
+	cr_assert(ledger_lives(SEGMENT, block.generation));
+	cr_assert(ledger_lives(SEGMENT, segment.generation));
+	give_back(SEGMENT);
+	cr_assert(!ledger_lives(SEGMENT, block.generation));
+	cr_assert(ledger_lives(SEGMENT, segment.generation));
+}

@@ -20,14 +20,22 @@ FUNCTION_LINES_MAX = 40
 PARAMETERS_MAX = 5
 PUBLIC_COMMENTS_MIN = 0.4
 
-# Besides the rows of hooks.def and the public API.
-GATES = {'dlsym', 'dlvsym', 'dlopen', 'dlmopen'}
+# The headers that are installed.
+PUBLIC = ('arena/arena.h', 'arena/derive.h')
+
+# Besides the rows of hooks.def and the public API: the look-ups, what NVTX asks and calls, and what
+# PyTorch calls.
+GATES = {'dlsym', 'dlvsym', 'dlopen', 'dlmopen', 'getenv', 'InitializeInjectionNvtx2',
+         'arena_torch_malloc', 'arena_torch_free'}
+# What PyTorch's allocator reports to (shim/torch.c).
+TORCH = {f'_ZN3c1027reportMemoryUsageToProfilerEPv{t}NS_6DeviceE' for t in ('lmm', 'lll')}
 # A layer may include its own headers, these folders, and no system header that is named here.
 LAYERS = {
     'arena': (set(), {'cuda.h', 'cudaTypedefs.h', 'dlfcn.h', 'jansson.h', 'link.h'}),
     'kernels': (set(), {'cuda.h', 'cudaTypedefs.h', 'dlfcn.h', 'jansson.h', 'link.h'}),
     'reports': ({'arena'}, {'cuda.h', 'cudaTypedefs.h', 'dlfcn.h', 'link.h'}),
-    'shim': ({'arena', 'kernels', 'reports'}, {'jansson.h'}),
+    'shim': ({'arena', 'kernels', 'reports', 'cupti'}, {'jansson.h'}),
+    'cupti': ({'arena'}, {'jansson.h'}),
 }
 OURS = tuple(LAYERS)
 CODE = ('.c', '.h')
@@ -57,11 +65,20 @@ def unhooked(root):
     return [r[0] for r in rows(root / 'shim/unhooked.def', 'UNHOOKED')]
 
 
-def public(root):
-    """(name, where it starts) of each declaration of the public header."""
-    for m in re.finditer(r'^ARENA_FN(?:_OR\((?:[^,]*,){2}|\()\s*(\w+),',
-                         (root / 'arena/arena.h').read_text(), re.M):
+def guests(root):
+    """Functions of CUPTI whose use by others the library has to know of."""
+    return [r[0] for r in rows(root / 'shim/guests.def', 'GUEST')]
+
+
+def declared(header):
+    """(name, where it starts) of each declaration of a public header."""
+    for m in re.finditer(r'^ARENA_FN(?:_OR\((?:[^,]*,){2}|\()\s*(\w+),', header.read_text(), re.M):
         yield m.group(1), m.start()
+
+
+def public(root):
+    """Names of the public API, in all headers that are installed."""
+    return [name for header in PUBLIC for name, _ in declared(root / header)]
 
 
 def exports(library):
@@ -72,12 +89,14 @@ def exports(library):
 
 
 def rule_exports(args):
-    """The library exports the rows, its public API and the gates; nothing else."""
-    expected = set(hooked(args.root)) | GATES | {name for name, _ in public(args.root)}
+    """The library exports the rows, its public API, the gates and the guests; nothing else."""
+    expected = set(hooked(args.root)) | GATES | TORCH | set(public(args.root)) | \
+        set(guests(args.root))
     found = exports(args.shim)
 
-    if not list(public(args.root)):
-        yield 'arena/arena.h: no declaration was recognised'
+    for header in PUBLIC:
+        if not list(declared(args.root / header)):
+            yield f'{header}: no declaration was recognised'
     for name in sorted(found - expected):
         yield f'{args.shim}: exports {name}'
     for name in sorted(expected - found):
@@ -127,10 +146,12 @@ def rule_sorted(args):
     lists = {
         'shim/hooks.def': [r[0] for r in rows(args.root / 'shim/hooks.def', 'HOOK')],
         'shim/unhooked.def': unhooked(args.root),
+        'shim/guests.def': guests(args.root),
         'shim/uses.def': [r[0] for r in rows(args.root / 'shim/uses.def', 'USE')],
         'shim/options.def': [r[0] for r in rows(args.root / 'shim/options.def', r'OPTION_\w+')],
         'shim/coverage.def': [r[1] for r in rows(args.root / 'shim/coverage.def', 'COVERAGE')],
-        'kernels/kernels.def': [r[0] for r in rows(args.root / 'kernels/kernels.def', 'KERNEL')],
+        'kernels/kernels.def': [r[0] for r in rows(args.root / 'kernels/kernels.def',
+                                                     '(?:KERNEL|DERIVE)')],
         'arena/findings.def': [r[1] for r in rows(args.root / 'arena/findings.def', 'FINDING')],
     }
 
@@ -217,7 +238,7 @@ def functions(path):
 
 def rule_size(args):
     """Files, functions, parameter lists and lines stay short. ABIs have the parameters they have."""
-    api = {name for name, _ in public(args.root)}
+    api = set(public(args.root))
     for path in files(args.root, OURS, CODE):
         lines = path.read_text().splitlines()
         if len(lines) > LINES_MAX:
@@ -258,18 +279,18 @@ def rule_comments(args):
 
 def rule_public(args):
     """Each public declaration says what it does, what it returns, and who may call it."""
-    path = args.root / 'arena/arena.h'
-    text = path.read_text()
-    lines = sum(c.count('\n') + 1 for c in re.findall(r'/\*.*?\*/', text, re.S))
+    for path in (args.root / header for header in PUBLIC):
+        text = path.read_text()
+        lines = sum(c.count('\n') + 1 for c in re.findall(r'/\*.*?\*/', text, re.S))
 
-    if lines < PUBLIC_COMMENTS_MIN * text.count('\n'):
-        yield f'{path}: {lines} of {text.count(chr(10))} lines are comments'
-    for name, start in public(args.root):
-        before = text[:start].rstrip()
-        doc = before[before.rfind('/**'):] if before.endswith('*/') else ''
-        for word in ('@brief', '@return', 'thread'):
-            if word not in doc:
-                yield f'{path}: {name}: no {word} in its comment'
+        if lines < PUBLIC_COMMENTS_MIN * text.count('\n'):
+            yield f'{path}: {lines} of {text.count(chr(10))} lines are comments'
+        for name, start in declared(path):
+            before = text[:start].rstrip()
+            doc = before[before.rfind('/**'):] if before.endswith('*/') else ''
+            for word in ('@brief', '@return', 'thread'):
+                if word not in doc:
+                    yield f'{path}: {name}: no {word} in its comment'
 
 
 def rule_manual(args):
@@ -286,6 +307,22 @@ def rule_manual(args):
         for r in rows(args.root / path, macro):
             if r[1].strip('"') not in text:
                 yield f'{r[1]} of {path} is not in the manual'
+
+
+def rule_derivations(args):
+    """Each derivation is in the manual, with its parameters in their order."""
+    text = (args.root / 'kernels/kernels.def').read_text()
+    manual = ' '.join((args.root / 'reports/man/arena.3.scd').read_text().split())
+    found = re.findall(r'^DERIVE\((\w+), "[^"]*",(.*?)\)\n(?=DERIVE|KERNEL|#undef)', text,
+                       re.M | re.S)
+
+    if not found:
+        yield 'kernels/kernels.def: no derivations'
+    for name, rest in found:
+        parameters = ', '.join(re.findall(r'\bP\([^,]*, ([^)]*)\)', rest))
+        line = f'*{name}*({parameters})'
+        if line not in manual:
+            yield f'reports/man/arena.3.scd: no {line}'
 
 
 RULES = {name[5:]: f for name, f in list(globals().items()) if name.startswith('rule_')}

@@ -3,12 +3,15 @@
  * The public API on the simulated driver: arguments, structs of other sizes, refusals that change
  * nothing, and one verdict for all who ask.
  *
- *	api absent | errors | sizes | slots | objects
+ *	api absent | errors | sizes | slots | objects | failed_puts | puts | forked
  *	api ends pass | fail | unproven | aborted | unsafe CODE      CODE of the end
  *
  * The runner checks the exit line, and the status of the process.
  */
 #include <cuda.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "arena/arena.h"
 
@@ -207,6 +210,13 @@ static void errors_slots(struct arena *a)
 	bad = ints();
 	bad.flags = 4;
 	FAILS(arena_bind(a, "s", &bad, &bad), ARENA_E_INVALID, "flags");
+	bad = ints();
+	bad.shape[0]++;
+	FAILS(arena_bind(a, "s", &bad, &bad), ARENA_E_INVALID, "4096, but");
+	bad = ints();
+	bad.device = 77;
+	FAILS(arena_get_or_alloc(a, "s", &bad, ARENA_ZERO, &p, NULL), ARENA_E_DEVICE,
+	      "there is no device 77, the process sees 2; pass 0 to 1");
 	CHECK(!p && status().slots == 0, "something happened");
 }
 
@@ -315,6 +325,7 @@ static void slots_scratch(struct arena *a)
 	MUST(cuCtxSynchronize());
 	CHECK(again == p && first_int(p) == 0, "not zeroed");
 	other.bytes = 2 * BYTES;
+	other.shape[0] = 2 * INTS;
 	again = NULL;
 	FAILS(arena_get_or_alloc(a, "ws", &other, ARENA_ZERO, &again, NULL), ARENA_E_SPEC,
 	      "bytes=4096");
@@ -426,6 +437,156 @@ static void test_objects(void)
 	FAILS(arena_object(a, "o", "U", make_or_fail, &count, &again), ARENA_E_SPEC, "U");
 }
 
+/* ---- puts that fail before they have a slot ---- */
+
+static int put_bytes(struct arena *a, const char *name, uint64_t bytes)
+{
+	struct arena_spec spec = ARENA_SPEC_INIT;
+	int values[INTS] = { 0 };
+	void *live = NULL;
+
+	spec.bytes = bytes;
+	return arena_put(a, name, &spec, values, ARENA_STAGED, &live, NULL);
+}
+
+/* Also for a caller who does not look at errors: half of the layer is not published. */
+static void test_failed_puts(void)
+{
+	struct arena *a;
+	uint64_t id = 0;
+	void *w;
+
+	start_cuda();
+	a = layer("model.layers.0");
+	w = put(a, "w", 1, ARENA_STAGED);
+	put(a, "v", 1, ARENA_STAGED);
+	WORKS(arena_reload_begin(NULL, &id));
+	put(a, "w", 2, ARENA_STAGED);
+	FAILS(put_bytes(a, "v", 2 * BYTES), ARENA_E_SPEC, "asked for with");
+	FAILS(arena_layer_commit(a, NULL), ARENA_E_REFUSED, "v: its newest put failed");
+	put(a, "w", 2, ARENA_STAGED);
+	put(a, "v", 2, ARENA_STAGED);
+	WORKS(arena_layer_commit(a, NULL));
+	put(a, "w", 3, ARENA_STAGED);
+	FAILS(put_bytes(a, "new", 1ull << 45), ARENA_E_DEVICE, "free device memory");
+	FAILS(put_bytes(a, "none", 0), ARENA_E_INVALID, "bytes");
+	FAILS(arena_layer_commit(a, NULL), ARENA_E_REFUSED, "its newest put failed");
+	MUST(cuCtxSynchronize());
+	CHECK(first_int(w) == 2, "half of it was published");
+	put(a, "w", 3, ARENA_STAGED);
+	put(a, "new", 3, ARENA_STAGED);
+	put(a, "none", 3, ARENA_STAGED);
+	WORKS(arena_layer_commit(a, NULL));
+	WORKS(arena_reload_end(id, NULL));
+	CHECK(status().verdict == ARENA_PASS, "verdict %d", (int)status().verdict);
+}
+
+/* ---- puts around the end of a reload ---- */
+
+#define ROUNDS 600
+
+struct putter {
+	CUcontext ctx;
+	struct arena *layer;
+	pthread_barrier_t both;
+	int value, code;
+};
+
+static int put_code(struct arena *a, int v)
+{
+	struct arena_spec spec = ints();
+	int values[INTS] = { v };
+	void *live = NULL;
+
+	return arena_put(a, "w", &spec, values, ARENA_STAGED, &live, NULL);
+}
+
+static int put_at_flush(void *ctx, uint64_t generation)
+{
+	(void)generation;
+	FAILS(put_code(ctx, 9), ARENA_E_BUSY, "put after it has ended");
+	return 0;
+}
+
+static void *put_once(void *arg)
+{
+	struct putter *p = arg;
+
+	MUST(cuCtxSetCurrent(p->ctx));
+	pthread_barrier_wait(&p->both);
+	p->code = put_code(p->layer, p->value);
+	return NULL;
+}
+
+/* A put is live, or its reload fails, or its caller was told. @return the live value. */
+static int round_of_puts(struct putter *p, const void *live, int before)
+{
+	pthread_t thread;
+	uint64_t id = 0;
+	int now;
+
+	WORKS(arena_reload_begin(NULL, &id));
+	pthread_create(&thread, NULL, put_once, p);
+	pthread_barrier_wait(&p->both);
+	WORKS(arena_reload_end(id, NULL));
+	pthread_join(thread, NULL);
+	MUST(cuCtxSynchronize());
+	now = first_int(live);
+	if (p->code == ARENA_E_BUSY)
+		CHECK(now == before, "%d, but the put was refused", now);
+	else
+		CHECK(p->code == 0 && (now == p->value || status().verdict == ARENA_FAIL),
+		      "put %d is lost: %d", p->value, p->code);
+	return now;
+}
+
+static void test_puts(void)
+{
+	struct putter p;
+	uint64_t id = 0;
+	int now = 0, code;
+	bool lost;
+	void *live;
+
+	start_cuda();
+	p.layer = layer("model.layers.0");
+	MUST(cuCtxGetCurrent(&p.ctx));
+	pthread_barrier_init(&p.both, NULL, 2);
+	live = put(p.layer, "w", 0, ARENA_STAGED);
+	for (p.value = 1; p.value <= ROUNDS; p.value++) {
+		now = round_of_puts(&p, live, now);
+		lost = status().verdict == ARENA_FAIL;
+		WORKS(arena_reload_begin(NULL, &id));
+		code = arena_layer_commit(p.layer, NULL);
+		CHECK(code == (lost ? ARENA_E_REFUSED : 0), "%d: %s", code, message());
+		WORKS(arena_reload_end(id, NULL));
+		MUST(cuCtxSynchronize());
+		CHECK(first_int(live) == now, "a value of an earlier reload came up");
+		CHECK((status().verdict == ARENA_FAIL) == lost, "a put is lost, or none is");
+		put(p.layer, "w", now, ARENA_DIRECT); /* made up for */
+	}
+	WORKS(arena_cache_register("prefix", put_at_flush, p.layer));
+	WORKS(arena_reload_begin(NULL, &id));
+	WORKS(arena_reload_end(id, NULL));
+	CHECK(first_int(live) == now, "a put of a flush callback");
+}
+
+/* ---- a child of this process ---- */
+
+static void test_forked(void)
+{
+	struct arena *a = NULL;
+	int left = 0;
+	pid_t pid;
+
+	start_cuda();
+	layer("model.layers.0");
+	pid = fork();
+	if (pid == 0)
+		_exit(arena_open("model.layers.0", &a) != ARENA_E_ABSENT);
+	CHECK(waitpid(pid, &left, 0) == pid && left == 0, "the library is there in a child");
+}
+
 /* ---- one verdict for all who ask ---- */
 
 static void load(struct arena *a, int v)
@@ -505,6 +666,12 @@ int main(int argc, char **argv)
 		test_slots();
 	else if (strcmp(what, "objects") == 0)
 		test_objects();
+	else if (strcmp(what, "failed_puts") == 0)
+		test_failed_puts();
+	else if (strcmp(what, "puts") == 0)
+		test_puts();
+	else if (strcmp(what, "forked") == 0)
+		test_forked();
 	else if (strcmp(what, "ends") == 0 && argc == 4)
 		test_ends(argv[2], atoi(argv[3]));
 	else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public header in C and C++: each struct, and one call of each kind. header.sh runs it. */
-#include "arena/arena.h"
+/* The public headers in C and C++: each struct, and one call of each kind. header.sh runs it. */
+#include "arena/derive.h"
 
 #include <stdio.h>
 
@@ -9,9 +9,12 @@ int main(void)
 	struct arena_spec spec = ARENA_SPEC_INIT;
 	struct arena_scope scope = ARENA_SCOPE_INIT;
 	struct arena_status state = ARENA_STATUS_INIT;
+	struct arena_derivation derivation = ARENA_DERIVATION_INIT;
 	struct arena *a = NULL;
 	int ok = spec.struct_bytes == sizeof(spec) && scope.struct_bytes == sizeof(scope) &&
-		 state.struct_bytes == sizeof(state) && spec.bytes == 0 && scope.role == NULL;
+		 state.struct_bytes == sizeof(state) && spec.bytes == 0 && scope.role == NULL &&
+		 derivation.struct_bytes == sizeof(derivation) &&
+		 (arena_abi() != 0 || arena_derive(a, &derivation) == ARENA_E_ABSENT);
 
 	/* What the library would refuse, so that it is not started. */
 	printf("%d %d %d\n", arena_abi(), ok, arena_last_message(NULL, 1));

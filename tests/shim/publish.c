@@ -5,14 +5,16 @@
  *	commit		sizes that fit nothing; a thread without a context
  *	captures	while another thread captures; on a stream that captures
  *	fault		with SIM_FAIL: a commit that fails leaves every byte old, one that works
- *makes every byte new half		with SIM_FAIL and no kernel: it is said that a layer is
- *mixed
+ *			makes every byte new
+ *	half		with SIM_FAIL and no kernel: it is said that a layer is mixed
+ *	derive		a slot that the commit computes from another one
+ *	derive-fault	with SIM_FAIL: the same refuses the layer, and works when it is tried again
  */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdint.h>
 
-#include "arena/arena.h"
+#include "arena/derive.h"
 #include "tests/shim/check.h"
 
 #define SLOTS	 3
@@ -198,6 +200,62 @@ static void scene_fault(bool half)
 	arena_free(json);
 }
 
+#define WIDE_BYTES 10000 /* of f32, for slot two as bf16 */
+
+/* Slot wide follows from slot two. @return its live storage. */
+static CUdeviceptr declare_wide(void)
+{
+	const struct arena_derive_arg args[] = { { "in", "two", 0 },
+						 { "out", "wide", 0 },
+						 { "count", NULL, WIDE_BYTES / 4 } };
+	struct arena_derivation d = ARENA_DERIVATION_INIT;
+	struct arena_spec spec = ARENA_SPEC_INIT;
+	void *wide = NULL;
+
+	spec.bytes = WIDE_BYTES;
+	d.mode = ARENA_DERIVE_COMPUTE;
+	d.name = "arena_sinks_f32";
+	d.args = args;
+	d.args_count = 3;
+	CHECK(put(1, ARENA_DIRECT, stream) == 0, "%s", message());
+	CHECK(arena_put(layer, "wide", &spec, (void *)source, ARENA_DIRECT, &wide, stream) == 0,
+	      "%s", message());
+	CHECK(arena_derive(layer, &d) == 0, "%s", message());
+	return (CUdeviceptr)wide;
+}
+
+/* Is it what bf16 numbers of two bytes @value each give? */
+static bool is_wide(CUdeviceptr wide, unsigned value)
+{
+	static uint32_t is[WIDE_BYTES / 4];
+
+	OK(cuCtxSynchronize());
+	OK(cuMemcpyDtoH(is, wide, WIDE_BYTES));
+	for (int i = 0; i < WIDE_BYTES / 4; i++)
+		if (is[i] != (value << 24 | value << 16))
+			return false;
+	return true;
+}
+
+static void scene_derive(bool fault)
+{
+	CUdeviceptr wide = declare_wide();
+	uint64_t id;
+
+	OK(cuStreamSynchronize(stream));
+	OK(cuMemsetD8(source, 1, 1 << 17));
+	CHECK(arena_reload_begin(NULL, &id) == 0, "%s", message());
+	CHECK(put(1, ARENA_STAGED, stream) == 0, "%s", message());
+	if (fault) {
+		CHECK(arena_layer_commit(layer, stream) == ARENA_E_DEVICE, "%s", message());
+		CHECK(strstr(message(), "arena_sinks_f32") != NULL, "%s", message());
+		CHECK(is_wide(wide, 0), "a refused layer has a new value");
+	}
+	CHECK(arena_layer_commit(layer, stream) == 0, "%s", message());
+	finish(id);
+	CHECK(is_wide(wide, 1), "it was not computed");
+}
+
 int main(int argc, char **argv)
 {
 	const char *scene = argc > 1 ? argv[1] : "commit";
@@ -216,6 +274,8 @@ int main(int argc, char **argv)
 		scene_captures();
 	else if (strcmp(scene, "fault") == 0 || strcmp(scene, "half") == 0)
 		scene_fault(strcmp(scene, "half") == 0);
+	else if (strncmp(scene, "derive", 6) == 0)
+		scene_derive(strcmp(scene, "derive-fault") == 0);
 	else
 		scene_commit();
 	return check_result();

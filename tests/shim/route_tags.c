@@ -4,7 +4,8 @@
  * real driver, under the strict gate: a rebuilt wrapper gets its old workspaces back, what was
  * captured stays valid, values are staged, and what does not fit goes to the driver.
  *
- *	route_tags SCENE [ARG]
+ *	route_tags SCENE
+ *	route_tags --list	the scenes for which the driver need not be made to fail
  */
 #include <cuda.h>
 #include <inttypes.h>
@@ -116,20 +117,25 @@ static void replay(CUgraphExec exec)
 	CK(cuStreamSynchronize(stream));
 }
 
-/* What a verify against nothing but the tags says. */
+/* What is found is newer than this one. */
+static struct arena_snapshot *since;
+
+static void look_from_now(void)
+{
+	arena_snapshot_free(since);
+	AK(arena_snapshot(&since));
+}
+
 static bool says(const char *word)
 {
-	struct arena_snapshot *s;
 	char *json = NULL;
 	bool found;
 
-	AK(arena_snapshot(&s));
-	arena_verify(s, &json);
+	arena_verify(since, &json);
 	found = json != NULL && strstr(json, word) != NULL;
 	if (!found && word[0] != '\0' && json != NULL && strstr(json, "tag-sequence") != NULL)
 		fprintf(stderr, "# %s\n", json);
 	arena_free(json);
-	arena_snapshot_free(s);
 	return found;
 }
 
@@ -168,6 +174,7 @@ static void misfits(void)
 	CUdeviceptr p[N], more, other;
 
 	build_tagged("ws", p);
+	look_from_now();
 	/* Over. */
 	push("ws", ARENA_SCRATCH);
 	build(p);
@@ -186,6 +193,8 @@ static void misfits(void)
 	CK(cuMemsetD8(other, 1, 4097));
 	CK(cuMemFree(other));
 	/* And right again. */
+	MUST(!fits());
+	look_from_now();
 	build_tagged("ws", p);
 	MUST(fits());
 	/* The driver's own errors. */
@@ -473,6 +482,83 @@ static void short_value(void)
 	CK(cuMemFree(fresh));
 }
 
+static int put(const char *slot, int byte, size_t bytes, enum arena_publish how)
+{
+	struct arena_spec spec = ARENA_SPEC_INIT;
+	void *live, *src = malloc(bytes);
+	int err;
+
+	MUST(src != NULL);
+	memset(src, byte, bytes);
+	spec.bytes = bytes;
+	err = arena_put(layer, slot, &spec, src, how, &live, stream);
+	CK(cuStreamSynchronize(stream));
+	free(src);
+	return err;
+}
+
+/* Half a pass is not published, and nobody else writes what it fills. */
+static void open_value(void)
+{
+	CUdeviceptr live, fresh;
+	uint64_t id;
+
+	push("w", ARENA_VALUE);
+	CK(cuMemAlloc(&live, 4096));
+	pop();
+	push("w", ARENA_VALUE);
+	AK(arena_reload_begin(NULL, &id));
+	CK(cuMemAlloc(&fresh, 4096));
+	CK(cuMemsetD8(fresh, 2, 4096));
+	MUST(arena_layer_commit(layer, stream) == ARENA_E_BUSY);
+	MUST(put("w#0", 9, 4096, ARENA_STAGED) == ARENA_E_BUSY);
+	MUST(put("w#0", 9, 4096, ARENA_DIRECT) == ARENA_E_BUSY);
+	pop();
+	MUST(byte_at(fresh) == 2 && byte_at(live) == 0);
+	AK(arena_layer_commit(layer, stream));
+	AK(arena_reload_end(id, NULL));
+	CK(cuStreamSynchronize(stream));
+	MUST(byte_at(live) == 2);
+	CK(cuMemFree(fresh));
+	MUST(fits());
+}
+
+static void *end_there(void *arg)
+{
+	CK(cuCtxSetCurrent(context));
+	AK(arena_enter(layer));
+	push("w", ARENA_VALUE);
+	CK(cuMemAlloc((CUdeviceptr *)arg, 4096));
+	return NULL; /* under the tag */
+}
+
+static void thread_ends(void)
+{
+	CUdeviceptr live, fresh;
+	pthread_t thread;
+	uint64_t id;
+
+	push("w", ARENA_VALUE);
+	CK(cuMemAlloc(&live, 4096));
+	pop();
+	AK(arena_reload_begin(NULL, &id));
+	pthread_create(&thread, NULL, end_there, &fresh);
+	pthread_join(thread, NULL);
+	MUST(arena_layer_commit(layer, stream) == ARENA_E_REFUSED);
+	MUST(arena_reload_end(id, NULL) == ARENA_E_REFUSED);
+	CK(cuMemFree(fresh));
+	/* The tag is free again. */
+	AK(arena_reload_begin(NULL, &id));
+	push("w", ARENA_VALUE);
+	CK(cuMemAlloc(&fresh, 4096));
+	pop();
+	CK(cuMemsetD8(fresh, 3, 4096));
+	AK(arena_layer_commit(layer, stream));
+	AK(arena_reload_end(id, NULL));
+	CK(cuStreamSynchronize(stream));
+	MUST(byte_at(live) == 3);
+}
+
 /* A graph over memory that only its user holds: freed, it is stale. */
 static void shadow_in_a_graph(void)
 {
@@ -493,6 +579,41 @@ static void shadow_in_a_graph(void)
 	replay(exec);
 	CK(cuMemFree(fresh));
 	MUST(cuGraphLaunch(exec, stream) == CUDA_ERROR_ILLEGAL_STATE);
+}
+
+/* One call of the value tag "w" in a reload. @return what its end says. */
+static int load_one(void)
+{
+	CUdeviceptr p;
+	uint64_t id;
+
+	AK(arena_reload_begin(NULL, &id));
+	push("w", ARENA_VALUE);
+	CK(cuMemAlloc(&p, 4096));
+	pop();
+	CK(cuMemFree(p));
+	AK(arena_layer_commit(layer, stream));
+	return arena_reload_end(id, NULL);
+}
+
+/* A first pass that was in vain made a slot too many: it is missed as long as a graph reads it. */
+static void vain_in_a_graph(void)
+{
+	CUdeviceptr p[2];
+	CUgraphExec exec;
+	uint64_t id;
+
+	AK(arena_reload_begin(NULL, &id));
+	push("w", ARENA_VALUE);
+	for (int i = 0; i < 2; i++)
+		CK(cuMemAlloc(&p[i], 4096));
+	pop();
+	exec = capture_set(p[1], 1);
+	AK(arena_reload_abort(id, "wrong", NULL));
+	MUST(load_one() == ARENA_E_REFUSED);
+	CK(cuGraphExecDestroy(exec));
+	AK(load_one());
+	AK(load_one());
 }
 
 /* ---- objects ---- */
@@ -597,6 +718,7 @@ static void no_memory(void)
 	build_tagged("ws", p);
 	MUST(says("ws#0"));
 	CK(cuMemsetD8(p[0], 1, sizes[0]));
+	look_from_now();
 	build_tagged("ws", again);
 	MUST(again[0] != p[0] && again[1] == p[1] && again[2] == p[2]);
 	MUST(fits());
@@ -631,29 +753,44 @@ static void virtual_failure(void)
 static const struct scene {
 	const char *name;
 	void (*run)(void);
+	bool faults; /* the simulated driver has to fail */
 } scenes[] = {
-	{ "rebuilt", rebuilt },
-	{ "misfits", misfits },
-	{ "frees", frees },
-	{ "queries", queries },
-	{ "kinds", kinds },
-	{ "async", stream_ordered },
-	{ "vmm", virtual_memory },
-	{ "handles", virtual_handles },
-	{ "values", values },
-	{ "short-value", short_value },
-	{ "shadow", shadow_in_a_graph },
-	{ "objects", objects },
-	{ "threads", threads },
-	{ "no-memory", no_memory },
-	{ "vmm-fails", virtual_failure },
+	{ "rebuilt", rebuilt, false },
+	{ "misfits", misfits, false },
+	{ "frees", frees, false },
+	{ "queries", queries, false },
+	{ "kinds", kinds, false },
+	{ "async", stream_ordered, false },
+	{ "vmm", virtual_memory, false },
+	{ "handles", virtual_handles, false },
+	{ "values", values, false },
+	{ "short-value", short_value, false },
+	{ "open-value", open_value, false },
+	{ "thread-ends", thread_ends, false },
+	{ "shadow", shadow_in_a_graph, false },
+	{ "vain", vain_in_a_graph, false },
+	{ "objects", objects, false },
+	{ "threads", threads, false },
+	{ "no-memory", no_memory, true },
+	{ "vmm-fails", virtual_failure, true },
 };
+
+static int list(void)
+{
+	for (size_t i = 0; i < COUNT(scenes); i++)
+		if (!scenes[i].faults)
+			puts(scenes[i].name);
+	return EXIT_SUCCESS;
+}
 
 int main(int argc, char **argv)
 {
 	CUdevice dev;
 
-	MUST(argc == 2 && arena_abi() == 1);
+	MUST(argc == 2);
+	if (strcmp(argv[1], "--list") == 0)
+		return list();
+	MUST(arena_abi() == 1);
 	CK(cuInit(0));
 	CK(cuDeviceGet(&dev, 0));
 	CK(cuDevicePrimaryCtxRetain(&context, dev));
@@ -661,6 +798,7 @@ int main(int argc, char **argv)
 	CK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	AK(arena_open("model.layers.0", &layer));
 	AK(arena_enter(layer));
+	look_from_now();
 	for (size_t i = 0; i < COUNT(scenes); i++)
 		if (strcmp(scenes[i].name, argv[1]) == 0) {
 			scenes[i].run();

@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import threading
+import types
 import unittest
 import warnings
 
@@ -21,47 +22,7 @@ MODE = sys.argv[2]
 with warnings.catch_warnings():
     warnings.simplefilter("error")
     import arena  # noqa: E402
-
-
-class Driver:
-    """The few calls that the tests make themselves."""
-
-    def __init__(self):
-        self.lib = ctypes.CDLL("libcuda.so.1")
-        context, device = ctypes.c_void_p(), ctypes.c_int()
-        self.do("cuInit", 0)
-        self.do("cuDeviceGet", ctypes.byref(device), 0)
-        self.do("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.do("cuCtxSetCurrent", context)
-        self.context = context
-
-    def do(self, name, *arguments):
-        result = getattr(self.lib, name)(*arguments)
-        if result:
-            raise RuntimeError(f"{name}: {result}")
-
-    def alloc(self, count):
-        p = ctypes.c_uint64()
-        self.do("cuMemAlloc_v2", ctypes.byref(p), ctypes.c_size_t(count))
-        return p.value
-
-    def read(self, pointer, count):
-        self.do("cuCtxSynchronize")
-        values = (ctypes.c_int * count)()
-        self.do("cuMemcpyDtoH_v2", values, ctypes.c_uint64(pointer), ctypes.c_size_t(4 * count))
-        return list(values)
-
-    def fill(self, pointer, value, count):
-        self.do("cuMemsetD32_v2", ctypes.c_uint64(pointer), value, ctypes.c_size_t(count))
-
-
-class OnDevice:
-    """An array of somebody else, as CuPy's."""
-
-    def __init__(self, pointer, shape, strides=None):
-        self.__cuda_array_interface__ = {"shape": shape, "typestr": "<i4", "version": 3,
-                                         "data": (pointer, False), "strides": strides,
-                                         "stream": None}
+from sim_driver import Driver, OnDevice  # noqa: E402
 
 
 def ints(*values):
@@ -130,6 +91,79 @@ class Present(unittest.TestCase):
         small = arena.Layer(self.path()).get_or_alloc("t", 8, "float4_e2m1fn_x2")
         self.assertEqual(small.dtype, "float4_e2m1fnx2")
 
+    def test_names_that_c_would_cut_and_types_that_nobody_knows(self):
+        a = arena.Layer(self.path())
+        for call in (lambda: a.get_or_alloc("s\0t", 4, "int32"),
+                     lambda: a.get_or_alloc("s", 4, "int32", layout="x\0"),
+                     lambda: arena.layer("a\0b").__enter__(), lambda: arena.receive("k\0"),
+                     lambda: arena.reload(layers=["a\0"]).__enter__()):
+            with self.assertRaisesRegex(arena.Error, "has a NUL character"):
+                call()
+        for name in ("nonsense", "f4", "float32s"):
+            with self.assertRaisesRegex(arena.Error, f"'{name}' is not known: .* bool, .*bfloat16"):
+                a.get_or_alloc("s", 4, name)
+        self.assertEqual(a.get_or_alloc("s", 4, "float8_e5m2").nbytes, 4)
+
+    def test_names_that_are_none(self):
+        a = arena.Layer(self.path())
+        for name in (5, None, b"x", "\ud800"):
+            for call in (lambda: arena.Layer(name), lambda: a.put(name, b"1"),
+                         lambda: a.get_or_alloc(name, 4, "int32"), lambda: a.unbind(name),
+                         lambda: arena.tag(name).__enter__(), lambda: arena.cache(name),
+                         lambda: arena.receive(name), lambda: arena.reload(layers=[name]),
+                         lambda: a.get_or_create_object(name, dict)):
+                with self.assertRaisesRegex(arena.Error, "pass a str|half of a surrogate") as caught:
+                    call()
+                self.assertEqual(caught.exception.code, -2)
+        for path in (5, None, "a\0b"):
+            with self.assertRaisesRegex(arena.Error, "pass a path|a NUL character"):
+                arena.manifest(path)
+
+    def test_numbers_that_c_would_cut(self):
+        a = arena.Layer(self.path())
+        for wrong in ((2**64 + 1,), (2**40, 2**40), (-1,), (1.5,), "ab", 1.5, None, -4):
+            with self.assertRaisesRegex(arena.Error, "^(shape|the size in bytes) is .*: pass "):
+                a.get_or_alloc("s", wrong, "int32")
+        for device in (2**32, -1, "cuda:0"):
+            with self.assertRaisesRegex(arena.Error, "^device is .*: pass "):
+                a.get_or_alloc("s", 4, "int32", device=device)
+        for numbers in ({"part": -1}, {"part": 2**64}, {"bytes": -5}, {"bytes": 1.5}):
+            with self.assertRaisesRegex(arena.Error, "^(part|bytes) is .*: pass "):
+                arena.receive("k", **numbers)
+        with self.assertRaisesRegex(arena.Error, "^count is 18446744073709551616: pass "):
+            a.derive("arena_sinks_f32", **{"in": "s", "out": "f", "count": 2**64})
+
+    def test_a_report_has_no_negative_bytes(self):
+        with arena.layer(self.path()) as a, arena.reload(role="draft") as r:
+            a.put("w", b"1234")
+            arena.receive("k", bytes=2**64 - 1)
+            a.commit()
+        self.assertGreater(r.report["receipts"]["bytes"], 2**63)
+
+    def test_a_str_is_one_name(self):
+        path = self.path()
+        with arena.reload(layers=path) as r:
+            arena.Layer(path).put("w", b"1234")
+            arena.Layer(path).commit()
+        self.assertEqual(r.report["scope"]["layers"], [path])
+        with arena.reload(sources="k") as r:
+            pass
+        self.assertEqual(r.report["scope"]["sources"], ["k"])
+        for wrong in ([], (), 5):
+            with self.assertRaisesRegex(arena.Error, "layers is "):
+                arena.reload(layers=wrong)
+
+    def test_an_error_that_says_nothing(self):
+        class Mute(Exception):
+            def __str__(self):
+                raise ValueError
+
+        for error in (Mute(), KeyError("\ud800")):
+            with self.assertRaises(type(error)):
+                with arena.reload(role="draft"):
+                    raise error
+            self.assertFalse(arena.status()["reload_open"])
+
     def test_misfit_changes_nothing(self):
         a = arena.Layer(self.path())
         first = a.get_or_alloc("s", 4, "int32")
@@ -167,19 +201,81 @@ class Present(unittest.TestCase):
                     passes.append([self.driver.alloc(4096), self.driver.alloc(512)])
         self.assertEqual(passes[0], passes[1])
 
+    def test_torch_allocator(self):
+        """Looked up and called as torch.cuda.memory.CUDAPluggableAllocator does it."""
+        kept, looked = sys.modules.get("torch"), []
+        memory = types.SimpleNamespace(CUDAPluggableAllocator=lambda *a: looked.append(a) or a)
+        sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(memory=memory))
+        try:
+            path, malloc, free = arena.torch_allocator()
+        finally:
+            sys.modules.pop("torch")
+            if kept:
+                sys.modules["torch"] = kept
+        self.assertEqual(looked, [(path, malloc, free)])
+        lib = ctypes.CDLL(path)
+        malloc, free = getattr(lib, malloc), getattr(lib, free)
+        malloc.restype, passes = ctypes.c_void_p, []
+        malloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        free.argtypes = [ctypes.c_void_p] + malloc.argtypes
+        with arena.layer(self.path()):
+            for _ in range(2):
+                with arena.tag("ws"):
+                    passes.append(malloc(2 << 20, 0, None))
+                free(passes[-1], 2 << 20, 0, None)
+        self.assertTrue(passes[0])
+        self.assertEqual(passes[0], passes[1])
+
+    def test_the_way_out_masks_nothing(self):
+        """A layer that cannot be left, because a tag is pushed: an error, unless there is one."""
+        def leave_badly(error):
+            with arena.layer(self.path()):
+                arena._call("arena_tag_push", b"open", 1)
+                if error:
+                    raise error
+        with self.assertRaisesRegex(arena.Error, "tag"):
+            leave_badly(None)
+        arena._call("arena_tag_pop")
+        arena._call("arena_leave")
+        with self.assertRaisesRegex(KeyError, "mine"):
+            leave_badly(KeyError("mine"))
+        arena._call("arena_tag_pop")
+        arena._call("arena_leave")
+
+    def test_inferred_move(self):
+        """Captured memory without a slot, and who allocated the old and the new one."""
+        def derive():
+            return self.driver.alloc(40960)
+        old, target = derive(), self.driver.alloc(40960)
+        self.driver.capture([old], target, 64)
+        with arena.reload() as r:
+            new = derive()
+            self.driver.free(old)
+        found = [f for f in r.report["findings"] if f["inferred"]]
+        self.assertEqual([(f["old"]["base"], f["new"]["base"]) for f in found],
+                         [(hex(old), hex(new))], r.report["findings"])
+        path = os.environ["ARENA_REPORT"].replace("%p", str(os.getpid()))
+        with open(path, encoding="utf-8") as report:
+            lines = [json.loads(line) for line in report]
+        stacks = {line["id"]: line["python"] for line in lines if line["type"] == "stack"}
+        for side in ("old", "new"):
+            frames = [name for _, _, name in stacks[found[0][side]["stack_open"]]]
+            self.assertEqual(frames[2:4], ["derive", "test_inferred_move"])
+        self.assertIn("free", [name for _, _, name in stacks[found[0]["old"]["stack_close"]]])
+
     def test_object(self):
         class Wrapper:
             pass
         a = arena.Layer(self.path())
-        made = a.object("o", Wrapper)
+        made = a.get_or_create_object("o", Wrapper)
         kept = id(made)
         del made
         gc.collect()
-        self.assertEqual(id(a.object("o", Wrapper)), kept)
+        self.assertEqual(id(a.get_or_create_object("o", Wrapper)), kept)
         with self.assertRaises(ZeroDivisionError):
-            a.object("p", lambda: 1 / 0)
+            a.get_or_create_object("p", lambda: 1 / 0)
         with self.assertRaises(arena.Error):
-            a.object("o", Wrapper, "another type")
+            a.get_or_create_object("o", Wrapper, "another type")
 
     def test_body_fails(self):
         a = arena.Layer(self.path())
@@ -252,6 +348,43 @@ class Present(unittest.TestCase):
         self.assertFalse(r.report["aborted"])
         self.assertEqual(r.report["verdict"], "fail")
         self.assertFalse(arena.status()["unsafe"])
+        # What was refused is due in the next reload.
+        with arena.reload() as r:
+            a.put("w", ints(3))
+            a.commit()
+        self.assertNotEqual(r.report["verdict"], "fail")
+
+    def test_derive(self):
+        a = arena.Layer(self.path())
+        half = b"\x80\x3f\x00\x40"     # bf16 1.0, 2.0
+        full = b"\0\0\x80\x3f\0\0\x00\x40"
+        sinks = {"in": "sinks", "out": "sinks_f32", "count": 2}
+        with self.assertRaisesRegex(arena.Error, "no slot sinks"):
+            a.derive("arena_sinks_f32", **sinks)
+        with self.assertRaisesRegex(arena.Error, "mode is 'maybe'"):
+            a.derive("arena_sinks_f32", "maybe", **sinks)
+        a.put("sinks", half)
+        live = a.put("sinks_f32", full)
+        a.derive("arena_sinks_f32", **sinks)
+        try:
+            with arena.reload():
+                a.put("sinks", half)
+                a.commit()
+        except arena.Error as error:
+            if "there is no kernel" in str(error):
+                self.skipTest("built without nvcc")
+            raise
+        with self.assertRaises(arena.Refused):
+            with arena.reload() as r:
+                a.put("sinks", half[2:] + half[:2])
+                a.commit()
+        self.assertEqual([(f["kind"], f["slot"]) for f in r.report["findings"]],
+                         [("stale-value", "sinks_f32")])
+        a.derive("arena_sinks_f32", "compute", **sinks)
+        with arena.reload():
+            a.put("sinks", half[2:] + half[:2])
+            a.commit()
+        self.assertEqual(self.driver.read(live.pointer, 2), [0x40000000, 0x3f800000])
 
     def test_verify(self):
         a = arena.Layer(self.path())
@@ -278,7 +411,7 @@ class Absent(unittest.TestCase):
                 self.assertIs(a.put("w", source), source)
                 self.assertIsNone(a.get_or_alloc("s", 4, "int32"))
                 self.assertIs(a.bind("b", source), source)
-                self.assertIs(a.object("o", lambda: held), held)
+                self.assertIs(a.get_or_create_object("o", lambda: held), held)
                 a.unbind("b")
                 a.commit()
         arena.cache("c", print)
@@ -289,6 +422,8 @@ class Absent(unittest.TestCase):
         self.assertIsNone(arena.current())
         self.assertIsNone(r.report)
         self.assertFalse(arena.available())
+        if MODE == "absent":	# turned off, it is the driver's memory
+            self.assertIsNone(arena.torch_allocator())
 
     def test_one_warning(self):
         with warnings.catch_warnings(record=True) as said:

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run one victim under the library and compare what it reports with what it must report.
 
-    run_case.py --shim LIB [--sim DIR] --victim PROGRAM [--form NAME] EXPECT-FILE
+    run_case.py --shim LIB [--sim DIR] --victim PROGRAM [--form NAME] [--gates WORD,...]
+                [--env NAME=VALUE]... [--libraries DIR]... EXPECT-FILE
 
-Without --sim the real driver is used. Every form of the expectation file is run with
+Without --sim the real driver is used; --env is set only with the library, --libraries are searched
+first. Where CUPTI is a second source, it must agree with the first. Every form of the expectation file is run with
 ARENA_GATE=strict, with ARENA_GATE=warn where its stale launches do no harm; where nothing is to
 be refused also with ARENA_GATE=off and without the library: the program's own output must then be
 the same.
@@ -49,6 +51,7 @@ REFUSED = "401"
 SLOT_VERBS = ("verify", "reload", "call")
 SKIP = 77
 TIMEOUT_S = 120
+GATES = ["strict", "warn", "off", "alone"]      # all of them; "alone": without the library
 STACKS = os.environ.get("ARENA_TEST_STACKS")    # another ARENA_STACKS than the default
 
 Form = collections.namedtuple(
@@ -103,8 +106,8 @@ def environment(args, gate, directory, trace):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("ARENA_", "SIM_"))}
     env.pop("LD_PRELOAD", None)
     first = os.environ.get("ARENA_TEST_PRELOAD", "")
-    if args.sim:
-        paths = [args.sim, env.get("LD_LIBRARY_PATH")]
+    paths = [*args.libraries, args.sim, env.get("LD_LIBRARY_PATH")]
+    if any(paths):
         env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, paths))
     if gate:
         env["LD_PRELOAD"] = " ".join(filter(None, [first, args.shim]))
@@ -114,6 +117,7 @@ def environment(args, gate, directory, trace):
             env["ARENA_STACKS"] = STACKS
         if trace:
             env["ARENA_TRACE"] = "on"
+        env.update(pair.split("=", 1) for pair in args.env)
     else:
         env["ARENA_GATE"] = "strict"    # for the victim only: nobody refuses
     return env
@@ -205,6 +209,14 @@ def check_text(r):
             continue
         if line["refs"] and not any(ref["old"]["base"] in line["text"] for ref in line["refs"]):
             yield f"text without an address: {line['text']}"
+
+
+def check_sources(r):
+    """Both sources of captured addresses must say the same, where there are two."""
+    for line in r.lines:
+        if line["type"] == "cross":
+            reasons = sorted({d["reason"] for d in line["differences"]})
+            yield f"CUPTI and the walk differ: {' '.join(reasons)}"
 
 
 def default_verdict(form):
@@ -342,6 +354,7 @@ def check(form, r, gate):
     yield from check_findings(form, r, gate)
     yield from check_stacks(form, r)
     yield from check_text(r)
+    yield from check_sources(r)
     yield from check_report(form, r, gate)
 
 
@@ -368,6 +381,8 @@ def run_form(args, form):
     """Yields (gate, problems), problems None for a form that cannot be told here."""
     under = None
     for gate in ("strict", "warn"):
+        if gate not in args.gates:
+            continue
         if gate == "warn" and may_refuse(form) and "harmless" not in form.flags:
             continue
         r = run(args, form, gate)
@@ -376,23 +391,32 @@ def run_form(args, form):
             continue
         under = under or r
         yield gate, list(check(form, r, gate))
-    if under and not may_refuse(form) and "racing" not in form.flags:
-        yield "off", list(check_alone(args, form, under, "off"))
-        yield "alone", list(check_alone(args, form, under, None))
+    for name, gate in (("off", "off"), ("alone", None)):
+        if under and name in args.gates and not may_refuse(form) and "racing" not in form.flags:
+            yield name, list(check_alone(args, form, under, gate))
 
 
-def main():
+def parse_arguments(words=None):
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--shim", required=True)
     parser.add_argument("--sim")
     parser.add_argument("--victim", required=True)
     parser.add_argument("--form")
     parser.add_argument("--keep", help="folder for the reports")
+    parser.add_argument("--gates", type=lambda words: words.split(","), default=GATES)
+    parser.add_argument("--env", action="append", default=[])
+    parser.add_argument("--libraries", action="append", default=[])
     parser.add_argument("expect")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     args.shim = os.path.realpath(args.shim)
     args.sim = args.sim and os.path.realpath(args.sim)
     args.victim = os.path.realpath(args.victim)
+    args.libraries = [os.path.realpath(folder) for folder in args.libraries]
+    return args
+
+
+def main():
+    args = parse_arguments()
     forms = parse_expect(pathlib.Path(args.expect).read_text())
     bad = told = 0
     for form in forms:

@@ -54,6 +54,12 @@ class Comparison(unittest.TestCase):
         del run.lines[3]
         self.only(run, "missing finding: freed-while-referenced")
 
+    def test_sources_that_differ(self):
+        run = good_run()
+        run.lines.insert(3, {"schema": 1, "type": "cross",
+                             "differences": [{"reason": "node-only-walk", "node": "0x1"}]})
+        self.only(run, "CUPTI and the walk differ: node-only-walk")
+
     def test_finding_too_many(self):
         run = good_run()
         extra = finding("stale-launch", "freed", True)

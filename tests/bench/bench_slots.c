@@ -88,7 +88,7 @@ static double verify_ms(uint32_t expected)
 		struct arena_snapshot *s;
 		double start;
 
-		check(snapshot_take(&s) == 0, arena_message());
+		check(snapshot_take(NULL, &s) == 0, arena_message());
 		registry_lock();
 		for (unsigned k = 0; expected && k < count; k += count / expected)
 			binding_set(slots[k], START + (count + k) * BYTES);
@@ -112,7 +112,7 @@ static double take_ms(void)
 		double start = now_ms();
 		struct arena_snapshot *s;
 
-		check(snapshot_take(&s) == 0, arena_message());
+		check(snapshot_take(NULL, &s) == 0, arena_message());
 		start = now_ms() - start;
 		best = start < best ? start : best;
 		snapshot_free(s);

@@ -10,6 +10,7 @@
 #define BATCHES	    41
 #define LAUNCHES    400 /* a batch stays below the depth of the launch queue */
 #define REPLAYS	    40
+#define REPLAYS_FEW 10 /* for short processes, of which many are compared */
 #define NODES_SMALL 256
 #define NODES_LARGE 1000
 #define EXECS	    11
@@ -94,6 +95,17 @@ static CUgraph chain(int nodes)
 	return g;
 }
 
+/* What a window of CUPTI costs while it is open is paid by the first replays. */
+static void replays(void)
+{
+	CK(cuMemAlloc(&out, BIG));
+	CK(cuMemAlloc(&w, BIG));
+	replayed = instantiate(chain(NODES_SMALL));
+	for (int i = 0; i < 10 * REPLAYS_FEW; i++)
+		replay_once();
+	measure("replay-256", replay_once, REPLAYS_FEW);
+}
+
 static void instantiations(void)
 {
 	double samples[EXECS];
@@ -122,4 +134,4 @@ static void all(void)
 	instantiations();
 }
 
-VICTIM({ "all", all });
+VICTIM({ "all", all }, { "replays", replays });

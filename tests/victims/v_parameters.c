@@ -93,6 +93,8 @@ static void interior(void)
 
 	start();
 	CK(cuMemcpyDtoD(w + BIG - 4096, w, 4096));
+	/* It returns before the device is done, and the replay is in a stream of its own. */
+	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
 	CAPTURE_EXEC(e, run_acc(out, w + BIG - 4096));
 	finish(e);
 }

@@ -99,12 +99,14 @@ static void refused(void)
 	replay("E", e);
 	replay("other", other);
 
-	/* What was refused is gone: it is not published by a later commit. */
+	/* What was refused is gone, and missed until it is put again. */
 	slot_bind(a, "b", b, BIG);
 	id = reload_begin(NULL);
+	MUST(arena_layer_commit(a, S) == ARENA_E_REFUSED && peek(w) == 1);
+	slot_put_value(a, "w", 20, ARENA_STAGED);
 	commit(a);
 	reload_end("again", id);
-	MUST(peek(w) == 1);
+	MUST(peek(w) == 20);
 	replay("other", other);
 }
 

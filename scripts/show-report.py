@@ -25,8 +25,11 @@ def resolve(path, offset):
 
 
 def stack_text(stacks, modules, number):
-    frames = [resolve(modules[m], offset) if m in modules else offset
-              for m, offset in stacks.get(number, [])[:FRAMES]]
+    """Python frames where there are any: the native ones below them are the interpreter's."""
+    stack = stacks.get(number, {})
+    frames = [f"{function} ({file}:{n})" for file, n, function in stack.get("python", [])[:FRAMES]]
+    frames = frames or [resolve(modules[m], offset) if m in modules else offset
+                        for m, offset in stack.get("frames", [])[:FRAMES]]
     return " <- ".join(frames) or "not known"
 
 
@@ -49,6 +52,17 @@ def show(finding, stacks, modules):
         owner("now", ref["now"], stacks, modules)
 
 
+def show_slot(finding, stacks, modules):
+    print(f"  [{finding['severity']}] {finding['text']}")
+    for side in ("old", "new"):
+        binding = finding[side]
+        if binding and binding["stack_open"]:
+            print(f"    {side}: {binding['base']}, allocated by "
+                  f"{stack_text(stacks, modules, binding['stack_open'])}")
+        if binding and binding["stack_close"]:
+            print(f"        freed by {stack_text(stacks, modules, binding['stack_close'])}")
+
+
 def main():
     stacks, modules = {}, {}
     with open(sys.argv[1], encoding="utf-8") as report:
@@ -56,9 +70,12 @@ def main():
             if line["type"] == "module":
                 modules[line["id"]] = line["path"]
             elif line["type"] == "stack":
-                stacks[line["id"]] = line["frames"]
+                stacks[line["id"]] = line
             elif line["type"] == "finding":
                 show(line, stacks, modules)
+            elif line["type"] in ("reload", "verify"):
+                for finding in line["findings"]:
+                    show_slot(finding, stacks, modules)
             elif line["type"] == "exit":
                 print(f"  verdict of the process: {line['verdict']}")
 

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that needs a real GPU, in one run: tests/gpu/run.py BUILD_DIR [SECTION...]
 
-Sections: victims (the cases, both gates), slots (the same with slots, figures of the publication,
-views of slots in the array libraries), a20 (one story in four builds), stock (programs that
+Sections: victims (the cases, both gates), slots (the same with slots, allocations under tags,
+figures of the publication, views of slots in the array libraries), a20 (one story in four builds), stock (programs that
 are well: no finding, the same output), faulty (PyTorch programs that must be caught), measure
-(CPU time with the library as a ratio of the time without). A table comes last. With $OUT set, the
-table, the log, the figures and the reports of the programs are left there.
+(CPU time with the library as a ratio of the time without), cupti (windows of CUPTI, what it sees,
+its other users, the cases with it; section_cupti.py), client (the Python client on real models,
+the gate over processes; section_client.py), python (what stock PyTorch can say and use:
+NVTX, stacks, a MemPool; section_python.py), kernels (the shim's own kernels against their
+C twins, and their bandwidth; section_kernels.py). A table comes last. With $OUT set, the table, the log,
+the figures and the reports of the programs are left there.
 Exit: 0 all as expected, 1 not, 77 no GPU.
 """
 import argparse
@@ -26,6 +30,11 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 import run_case  # noqa: E402  (the reader of reports that the simulation is tested with)
+import section_blocks  # noqa: E402
+import section_client  # noqa: E402
+import section_cupti  # noqa: E402
+import section_kernels  # noqa: E402
+import section_python  # noqa: E402
 
 SKIP = 77
 CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
@@ -49,6 +58,7 @@ class Suite:
         self.build = pathlib.Path(build).resolve()
         self.shim = self.build / "shim" / "libarena_shim.so"
         self.victims = self.build / "tests" / "victims"
+        self.cuda, self.xla_flags = CUDA, XLA_FLAGS
         self.out = out
         self.rows, self.log, self.reports, self.figures = [], [], [], {}
 
@@ -105,6 +115,7 @@ class Suite:
 
     def run_slots(self):
         self.run_expectations("slots", [e for e in EXPECTATIONS if tells_of_slots(e)])
+        self.run_tags()
         for program in ("bench_publish", "bench_slots"):
             self.run_figures(program)
         for library in ("torch", "cupy", "jax"):
@@ -113,6 +124,18 @@ class Suite:
                 [f"exit {r.code} {last_line(r.err)}"] if r.code else []
             found = [line["text"] for line in r.lines if line["type"] == "finding"]
             self.add("slots", f"views in {library}", found or problems, last_line(r.out))
+
+    def run_tags(self):
+        """Allocations under tags, a process a scene."""
+        program = self.build / "tests" / "shim" / "shim_route_tags"
+        if not program.exists():
+            self.add("slots", "tags", None, "shim_route_tags is not in this build")
+            return
+        for scene in self.run([program, "--list"], None).out.split():
+            r = self.run([program, scene], "strict")
+            ends = [line["verdict"] for line in r.lines if line["type"] == "exit"]
+            self.add("slots", f"tags, {scene}", [] if ends and not r.code else
+                     [f"exit {r.code} {last_line(r.err)}"], "/".join(ends))
 
     def run_figures(self, program):
         """Figures that a benchmark prints, from one process with the library."""
@@ -124,15 +147,37 @@ class Suite:
             self.figures[name] = float(value)
             self.add("slots", name, [], f"{value} {unit}")
 
-    def run_expectations(self, section, expects):
+    def expectations(self):
+        return EXPECTATIONS
+
+    def run_cupti(self):
+        section_cupti.run(self)
+
+    def run_client(self):
+        section_client.run(self)
+
+    def run_kernels(self):
+        section_kernels.run(self)
+
+    def run_blocks(self):
+        section_blocks.run(self)
+
+    caught = staticmethod(lambda result, name: caught(result, name))
+
+    def run_python(self):
+        section_python.run(self)
+
+    def run_expectations(self, section, expects, options=(), workers=WORKERS):
         def one(expect):
             command = [sys.executable, HERE.parent / "e2e" / "run_case.py", "--shim", self.shim,
-                       "--victim", self.victims / expect.stem, expect]
+                       *options, "--victim", self.victims / expect.stem, expect]
             return subprocess.run([str(c) for c in command], text=True, capture_output=True,
                                   timeout=300, check=False)
 
-        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-            for expect, p in zip(expects, pool.map(one, expects)):
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            jobs = {pool.submit(one, expect): expect for expect in expects}
+            for job in concurrent.futures.as_completed(jobs):
+                expect, p = jobs[job], job.result()
                 self.log.append(p.stdout + p.stderr)
                 bad = [line.strip() for line in p.stdout.splitlines() if line[:1] == " "]
                 forms = sum(line.startswith("ok") for line in p.stdout.splitlines())
@@ -253,7 +298,7 @@ class Suite:
     # ---- results ----
 
     def table(self):
-        width = max(len(r.name) for r in self.rows)
+        width = max((len(r.name) for r in self.rows), default=0)
         lines = [f"{r.word:4} {r.section:7} {r.name:{width}} {r.note[:150]}" for r in self.rows]
         count = collections.Counter(r.word for r in self.rows)
         lines.append(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
@@ -325,7 +370,8 @@ def have_gpu():
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    sections = ["victims", "slots", "a20", "stock", "faulty", "measure"]
+    sections = ["victims", "slots", "a20", "stock", "faulty", "measure", "cupti", "client",
+                "python", "blocks", "kernels"]
     parser.add_argument("build")
     parser.add_argument("sections", nargs="*", default=sections)
     args = parser.parse_args()
@@ -340,8 +386,8 @@ def main():
             getattr(suite, f"run_{section}")()
         except Exception as error:  # one section must not cost the results of the others
             suite.add(section, "section", [f"{type(error).__name__}: {error}"])
+        suite.leave(suite.table())  # a later section may be cut
     table = suite.table()
-    suite.leave(table)
     print(f"\n{table}\n{time.monotonic() - start:.0f} s")
     return 1 if any(r.word == "FAIL" for r in suite.rows) else 0
 

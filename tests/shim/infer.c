@@ -32,7 +32,10 @@ static char *json; /* of the last reload */
 
 /* ---- a model: one derived tensor a layer, and a graph that reads them ---- */
 
-static __attribute__((noinline)) CUdeviceptr derive(size_t size)
+/* A place is a return address: copies of a call, be they inlined, cloned or unrolled, are places of
+ * their own. So functions are called through volatile pointers, and a loop counts in memory. */
+
+static CUdeviceptr derive_here(size_t size)
 {
 	CUdeviceptr p;
 
@@ -42,7 +45,7 @@ static __attribute__((noinline)) CUdeviceptr derive(size_t size)
 }
 
 /* Another place of the program. */
-static __attribute__((noinline)) CUdeviceptr borrow(size_t size)
+static CUdeviceptr borrow_here(size_t size)
 {
 	CUdeviceptr p;
 
@@ -51,12 +54,17 @@ static __attribute__((noinline)) CUdeviceptr borrow(size_t size)
 	return p;
 }
 
-static __attribute__((noinline)) void build(CUdeviceptr *p, int count, size_t size)
+static CUdeviceptr (*volatile derive)(size_t) = derive_here;
+static CUdeviceptr (*volatile borrow)(size_t) = borrow_here;
+
+static void build_here(CUdeviceptr *p, int count, size_t size)
 {
-	for (int i = 0; i < count; i++)
+	for (volatile int i = 0; i < count; i++)
 		p[i] = derive(size);
 	__asm__ volatile("" : : : "memory");
 }
+
+static void (*volatile build)(CUdeviceptr *, int, size_t) = build_here;
 
 static CUgraphExec capture(const CUdeviceptr *p, int count, size_t size)
 {

@@ -14,7 +14,7 @@ static struct slot_finding finding_of(const struct change *c, enum finding_kind 
 	const struct range *owner = c->m->owner;
 
 	return (struct slot_finding){
-		.old_stack = owner ? owner->stack_open : 0,
+		.old_stack = owner ? load_relaxed(&owner->stack_open) : 0,
 		.old_closed = owner ? load_relaxed(&owner->stack_close) : 0,
 		.kind = kind,
 		.slot = c->slot,
@@ -38,13 +38,10 @@ struct holds {
 static uint32_t stack_of(uint64_t base, uint64_t generation)
 {
 	struct range_view v;
-	uint32_t stack;
 
-	if (!base || !ledger_find_inner(base, &v) || v.generation != generation || !ledger_pin(&v))
+	if (!base || !ledger_find_inner(base, &v) || v.generation != generation)
 		return 0;
-	stack = v.range->stack_open;
-	ledger_unpin(v.owner);
-	return stack;
+	return ledger_stack(&v);
 }
 
 static void tell(struct telling *t, struct slot_finding *f, enum severity severity,

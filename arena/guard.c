@@ -147,6 +147,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return a ^ a >> 31;
 }
 
+/* @param r pinned. */
 static struct finding_range tell(const struct range *r, uint64_t generation)
 {
 	return (struct finding_range){
@@ -154,8 +155,20 @@ static struct finding_range tell(const struct range *r, uint64_t generation)
 		.size_bytes = load_relaxed(&r->size_bytes),
 		.generation = generation,
 		.kind = (enum range_kind)load_relaxed(&r->kind),
-		.stack_open = r->stack_open,
+		.stack_open = load_relaxed(&r->stack_open),
 		.stack_close = load_relaxed(&r->stack_close),
+	};
+}
+
+/* Nobody pins what a look-up found: it may be other memory by now. */
+static struct finding_range tell_found(const struct range_view *v)
+{
+	return (struct finding_range){
+		.base = v->base,
+		.size_bytes = v->size_bytes,
+		.generation = v->generation,
+		.kind = v->kind,
+		.stack_open = ledger_stack(v),
 	};
 }
 
@@ -172,7 +185,7 @@ static void tell_slot(struct finding_ref *out, const struct binding_ref *bound)
 	out->slot_base = slot.base;
 	out->slot_now = slot.now_base;
 	if (out->reason == STALE_SLOT_MOVED && ledger_refer(slot.now_base, &v))
-		out->now = tell(v.range, v.generation);
+		out->now = tell_found(&v);
 }
 
 static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t node,
@@ -196,9 +209,9 @@ static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t nod
 		.old = tell(o->range, o->generation),
 	};
 	if (reason == STALE_GENERATION && ledger_refer(out->value, &v))
-		out->now = tell(v.range, v.generation);
+		out->now = tell_found(&v);
 	else if (reason == STALE_UNDEFINED && ledger_find(out->value, &v))
-		out->old = tell(v.range, v.generation);
+		out->old = tell_found(&v);
 	if (binding_any())
 		tell_slot(out, &bound);
 }

@@ -296,7 +296,7 @@ static bool is_storage(uint64_t addr)
 
 	if (!ledger_find(addr, &v) || v.base != addr || !ledger_pin(&v))
 		return false;
-	is = v.range->scope == STORAGE_SCOPE;
+	is = v.owner->scope == STORAGE_SCOPE;
 	ledger_unpin(v.owner);
 	return is;
 }

@@ -293,6 +293,16 @@ uint64_t ledger_context(uint64_t addr)
 	return context;
 }
 
+uint32_t ledger_stack(const struct range_view *v)
+{
+	/* Pairs with the store in range_new(), which follows those of base and generation. */
+	uint32_t stack = load_acquire(&v->range->stack_open);
+	bool is_same = load_relaxed(&v->range->base) == v->base &&
+		       load_relaxed(&v->owner->generation) == v->generation;
+
+	return is_same ? stack : 0;
+}
+
 bool ledger_pin(const struct range_view *v)
 {
 	return range_pin(v->owner, v->generation);

@@ -85,7 +85,7 @@ struct range {
 
 	/* Module of a global, handle of a mapping, capture window of a block (block.c), else 0. */
 	uint64_t scope;
-	uint32_t stack_open;		/* stacks.h id, 0: none */
+	_Atomic uint32_t stack_open;	/* stacks.h id, 0: none */
 	_Atomic uint32_t stack_close;
 	_Atomic uint32_t thread_close;	/* who closed it last */
 	uint32_t holders_cap;
@@ -184,6 +184,9 @@ bool ledger_lives(uint64_t base, uint64_t generation);
 bool ledger_refer(uint64_t addr, struct range_view *out);
 /* @brief Context of the live range that contains @addr; 0: of none. Lock-free. */
 uint64_t ledger_context(uint64_t addr);
+/* @brief Stack id of who opened what a look-up found. @return 0: none, or it is gone since.
+ * Lock-free, @v need not be pinned. */
+uint32_t ledger_stack(const struct range_view *v);
 /* @brief Live reservation that contains @addr. Lock-free. */
 bool ledger_find_reserved(uint64_t addr, struct range_view *out);
 

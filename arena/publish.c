@@ -47,7 +47,7 @@ static bool batch_take(struct batch *b, struct arena *a)
 
 	registry_lock();
 	/* A put that has chosen its shadow would write what is somebody else's by then. */
-	while (a->stage != NULL && a->stage->putting != 0) {
+	while (load_relaxed(&a->stage) != NULL && load_relaxed(&a->stage)->putting != 0) {
 		registry_unlock();
 		nanosleep(&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
 		registry_lock();
@@ -63,8 +63,8 @@ static bool batch_take(struct batch *b, struct arena *a)
 		s->lost |= b->lost;
 		stage_count(-s->spec.bytes);
 	}
-	if (ok && a->stage != NULL) {
-		struct stage *g = a->stage;
+	if (ok && load_relaxed(&a->stage) != NULL) {
+		struct stage *g = load_relaxed(&a->stage);
 
 		b->writers = g->writers;
 		b->writers_count = g->writers_count;
@@ -79,7 +79,7 @@ static bool batch_take(struct batch *b, struct arena *a)
 /* On what the shadows are being written. Registry lock held. @return false: no memory. */
 static bool restore_writers(struct batch *b)
 {
-	struct stage *g = b->arena->stage;
+	struct stage *g = load_relaxed(&b->arena->stage);
 	bool ok = true;
 
 	if (g == NULL || b->writers == NULL)

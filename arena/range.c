@@ -83,7 +83,8 @@ struct range *range_new(const struct range_desc *d, struct range *owner)
 	store_relaxed(&r->pooled, 0);
 	r->context = d->context;
 	r->scope = d->scope;
-	r->stack_open = d->stack;
+	/* Pairs with the load in ledger_stack(): who reads this stack sees this base. */
+	store_release(&r->stack_open, d->stack);
 	store_relaxed(&r->stack_close, 0);
 	store_relaxed(&r->thread_close, 0);
 	store_relaxed(&r->state, RANGE_FREE_OBJECT);
@@ -223,7 +224,7 @@ bool range_enter(struct range *r)
 	enlist(r);
 	event_emit(.kind = r->kind == RANGE_MAPPED ? EVENT_MAP : EVENT_ALLOC, .address = r->base,
 		   .size_bytes = r->size_bytes, .serial = r->generation,
-		   .what = range_kind_name(r->kind), .stack = r->stack_open);
+		   .what = range_kind_name(r->kind), .stack = load_relaxed(&r->stack_open));
 	return go_live(r);
 }
 

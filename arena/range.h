@@ -35,7 +35,8 @@ static inline struct range *range_told(struct range *r)
 {
 	if (__builtin_expect(ledger_opened != NULL, 0))
 		ledger_opened(r);
-	infer_born((enum range_kind)r->kind, r->base, r->size_bytes, r->stack_open);
+	infer_born((enum range_kind)r->kind, r->base, r->size_bytes,
+		   load_relaxed(&r->stack_open));
 	return r;
 }
 

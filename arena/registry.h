@@ -72,7 +72,8 @@ struct arena {
 	struct slot *slots, *slots_tail;
 	uint32_t slots_count;
 	struct storage *storage;	/* storage.h */
-	struct stage *stage;		/* stage.h; NULL: nothing was ever staged */
+	/* stage.h; NULL: nothing was ever staged. Set once, under the lock; read without. */
+	struct stage *_Atomic stage;
 	struct derivation *derivations;	/* derived.h, in order of declaration */
 	struct missed *missed;		/* newest first */
 	uint64_t changes;		/* of what slots are bound to; under the holders lock */

@@ -77,12 +77,14 @@ static int check_bytes(const struct slot *s, uint64_t bytes)
 
 struct stage *stage_of(struct arena *a)
 {
-	if (a->stage == NULL) {
-		a->stage = slab_get(&stages);
-		if (a->stage != NULL)
-			*a->stage = (struct stage){ .writers = NULL };
+	struct stage *g = load_relaxed(&a->stage);
+
+	if (g == NULL && (g = slab_get(&stages)) != NULL) {
+		*g = (struct stage){ .writers = NULL };
+		/* Pairs with the load in stage_give(). */
+		store_release(&a->stage, g);
 	}
-	return a->stage;
+	return g;
 }
 
 enum sync_state stage_writer_state(const struct writer *w)
@@ -143,7 +145,9 @@ static void put_done(struct slot *s, struct stage *g, struct writer *w, bool fai
 
 void stage_give(struct arena *a, uint64_t addr, struct order *after)
 {
-	if (a->stage != NULL && shadow_give(&a->stage->shadows, addr, after))
+	struct stage *g = load_acquire(&a->stage);
+
+	if (g != NULL && shadow_give(&g->shadows, addr, after))
 		return;
 	if (!tag_keeps_shadow(addr))
 		device.free(addr);
@@ -315,7 +319,7 @@ void stage_lost(struct slot *s)
 /* Its shadows are lost, and nobody may ask for its streams. Registry lock held. */
 static void context_gone(struct arena *a, uint64_t context, struct shadow_block **dead)
 {
-	struct stage *g = a->stage;
+	struct stage *g = load_relaxed(&a->stage);
 	uint32_t kept = 0;
 
 	shadow_take_dead(&g->shadows, context, dead);
@@ -336,7 +340,7 @@ void stage_context_gone(uint64_t context)
 		return;
 	registry_lock();
 	for (struct arena *a = registry_first(); a != NULL; a = a->next)
-		if (a->stage != NULL)
+		if (load_relaxed(&a->stage) != NULL)
 			context_gone(a, context, &dead);
 	shadow_take_dead(NULL, context, &dead);
 	registry_unlock();

@@ -240,7 +240,7 @@ Test(ledger, a_pinned_dead_range_stays_readable)
 	cr_assert_eq(r->state, RANGE_DEAD);
 	cr_assert_eq(r->generation, v.generation);
 	cr_assert_eq(r->base, A);
-	cr_assert_eq(r->stack_open, 7);
+	cr_assert_eq(load_relaxed(&r->stack_open), 7);
 	cr_assert_eq(r->stack_close, 8);
 	ledger_unpin(r);
 	cr_assert_eq(r->generation, 0);

@@ -5,8 +5,8 @@
 # Usage: scripts/gpu-test.sh [BUILD_DIR [SECTION...]]
 #
 # BUILD_DIR (default build/gpu) is built here if it is missing; one that was built elsewhere and
-# carried here is used as it is. Sections: victims slots a20 stock faulty measure cupti client python blocks
-# kernels (default: all).
+# carried here is used as it is. Sections: victims slots a20 stock faulty measure cupti cupti_times client python
+# blocks kernels (default: all).
 # With $OUT set, the log, the figures and the reports are left there.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1

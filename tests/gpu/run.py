@@ -5,8 +5,8 @@
 Sections: victims (the cases, both gates), slots (the same with slots, allocations under tags,
 figures of the publication, views of slots in the array libraries), a20 (one story in four builds), stock (programs that
 are well: no finding, the same output), faulty (PyTorch programs that must be caught), measure
-(CPU time with the library as a ratio of the time without), cupti (windows of CUPTI, what it sees,
-its other users, the cases with it; section_cupti.py), client (the Python client on real models,
+(CPU time with the library as a ratio of the time without), cupti (what it sees, its other users,
+the cases with it), cupti_times (windows, and replays after them; section_cupti.py), client (the Python client on real models,
 the gate over processes; section_client.py), python (what stock PyTorch can say and use:
 NVTX, stacks, a MemPool; section_python.py), kernels (the shim's own kernels against their
 C twins, and their bandwidth; section_kernels.py). A table comes last. With $OUT set, the table, the log,
@@ -152,6 +152,9 @@ class Suite:
 
     def run_cupti(self):
         section_cupti.run(self)
+
+    def run_cupti_times(self):
+        section_cupti.run_times(self)
 
     def run_client(self):
         section_client.run(self)
@@ -370,8 +373,8 @@ def have_gpu():
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    sections = ["victims", "slots", "a20", "stock", "faulty", "measure", "cupti", "client",
-                "python", "blocks", "kernels"]
+    sections = ["victims", "slots", "a20", "stock", "faulty", "measure", "cupti", "cupti_times",
+                "client", "python", "blocks", "kernels"]
     parser.add_argument("build")
     parser.add_argument("sections", nargs="*", default=sections)
     args = parser.parse_args()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `cupti` of run.py: what a window costs and what is left of it, what CUPTI sees of the
-nodes that other libraries add, and other users of CUPTI. Figures go where run.py keeps its own:
+"""The sections `cupti` and `cupti_times` of run.py: what CUPTI sees of the nodes that other libraries
+add, other users of CUPTI, the cases with it; what a window costs and what is left of it. Figures go where run.py keeps its own:
 "cupti: ..." with the samples of each process."""
 import concurrent.futures
 import importlib.util
@@ -85,7 +85,25 @@ class Section:
     def run_replays(self):
         """Processes differ by half with where they land, so the fastest of each kind count."""
         self.replays_in_c()
+        self.replays_without_us()
         self.replays_in_torch()
+
+    def replays_without_us(self):
+        """What CUPTI leaves behind by itself: the part of a closed window that is not ours."""
+        samples, failed = {}, []
+        program = self.suite.build / "tests" / "cupti" / "replays"
+        for _ in range(ROUNDS_C):
+            for form in ("never", "finalized"):
+                self.take(samples, form, self.under([program, form], None), [], failed)
+        if failed:
+            self.add("replay in C, CUPTI without the library", None, failed[0])
+            return
+        plain = min(samples["replay-256"]["never"])
+        self.suite.figures["cupti: replay of 256 nodes, CUPTI without the library, ns"] = samples
+        for name in ("replay-inside", "replay-after"):
+            best = min(samples[name]["finalized"])
+            self.add(f"{name} of a CUPTI that was finalised, without the library", [],
+                     f"{plain:.0f} -> {best:.0f} ns, {100 * (best / plain - 1):+.1f} %")
 
     @staticmethod
     def kinds_of(number):
@@ -291,7 +309,6 @@ class Section:
     # ---- all of it ----
 
     def run(self):
-        self.run_replays()
         gone = [(when, mode) for when in ("inside", "between") for mode in ("off", "capture")]
         guests = ("first", "arrives", "looks-up", "activity", "finalizes")
         # Those that take longest begin first.
@@ -354,8 +371,14 @@ def refusal(result):
 
 
 def run(suite):
-    Section(suite).run()
+    """The cases first: they are what a run that is cut short must not lose."""
     folders = [str(suite.build / "cupti"), cupti_folder(suite.cuda)]
-    suite.run_expectations(SECTION, suite.expectations(), [
-        "--gates", "strict", "--env", "ARENA_CUPTI=capture",
-        *(f"--libraries={folder}" for folder in filter(None, folders))], workers=WORKERS)
+    for mode in ("capture", "alone"):
+        suite.run_expectations(f"{SECTION} {mode}", suite.expectations(), [
+            "--gates", "strict", "--env", f"ARENA_CUPTI={mode}",
+            *(f"--libraries={folder}" for folder in filter(None, folders))], workers=WORKERS)
+    Section(suite).run()
+
+
+def run_times(suite):
+    Section(suite).run_replays()

@@ -465,3 +465,16 @@ Test(report, threads_do_not_mix_their_lines)
 	cr_expect_eq(count_type(lines, "event"), 800);
 	cr_expect_eq(count_type(lines, "start"), 1);
 }
+
+Test(report, launches_are_written_up_to_a_limit)
+{
+	const struct report_launch l = { .call = "cuLaunchKernel", .correlation = 7 };
+	json_auto_t *lines = NULL;
+
+	for (unsigned i = 0; i < REPORT_LAUNCHES_MAX + 5; i++)
+		report_launch(&l);
+	report_exit();
+	lines = read_lines(path);
+	cr_expect_eq(count_type(lines, "launch"), REPORT_LAUNCHES_MAX);
+	cr_expect_eq(count_type(lines, "exit"), 1);
+}

@@ -20,6 +20,7 @@
 #define add_relaxed(p, v)	atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
 #define add_acq_rel(p, v)	atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
 #define sub_acq_rel(p, v)	atomic_fetch_sub_explicit((p), (v), memory_order_acq_rel)
+#define or_relaxed(p, v)	atomic_fetch_or_explicit((p), (v), memory_order_relaxed)
 #define or_release(p, v)	atomic_fetch_or_explicit((p), (v), memory_order_release)
 #define and_release(p, v)	atomic_fetch_and_explicit((p), (v), memory_order_release)
 #define swap_acq_rel(p, v)	atomic_exchange_explicit((p), (v), memory_order_acq_rel)

@@ -33,6 +33,8 @@ static unsigned watchers; /* guarded by watch_lock, as are all stores to quiet *
 static _Atomic uint32_t window;
 static _Atomic bool window_open;
 
+static counter_t mixed; /* see struct block_counters */
+
 _Atomic uint32_t block_freed_count;
 static struct spinlock waiting_lock = SPINLOCK_INIT; /* guards waiting */
 static struct range *waiting;			     /* linked through all_next; pinned */
@@ -103,8 +105,8 @@ static struct range *block_end(struct block_shard *s, struct block *b)
 bool block_pooled(const struct range *r)
 {
 	/* Relaxed: advice of the allocator, given before the memory is used otherwise. */
-	return load_relaxed(&r->pooled) != 0 ||
-	       (r->outer != NULL && load_relaxed(&r->outer->pooled) != 0);
+	return (load_relaxed(&r->pooled) & POOLED_OWN) != 0 ||
+	       (r->outer != NULL && (load_relaxed(&r->outer->pooled) & POOLED_OWN) != 0);
 }
 
 /* Who owns the segment around @base; pinned. NULL: nobody knows it. */
@@ -115,6 +117,18 @@ static struct range *segment_of(uint64_t base)
 	return ledger_find(base, &v) && ledger_pin(&v) ? v.owner : NULL;
 }
 
+/* What the record of a block says of its birth, as bits of enum range_pooled. */
+static uint8_t pooled_of(const struct block *b)
+{
+	uint32_t born = b->key >> BLOCK_WINDOW_SHIFT & WINDOW_MASK;
+	uint8_t pooled = (b->key & BLOCK_BORN) != 0 ? POOLED_BORN : 0;
+
+	if (born != 0)
+		pooled |=
+			born == load_relaxed(&window) ? POOLED_WINDOW | POOLED_OWN : POOLED_WINDOW;
+	return pooled;
+}
+
 /* Give @b, which has none, an object. The lock of @s is held. */
 static struct range *object_new(const struct block_shard *s, struct block *b)
 {
@@ -123,7 +137,6 @@ static struct range *object_new(const struct block_shard *s, struct block *b)
 				      .kind = RANGE_BLOCK,
 				      .stack = (uint32_t)(b->extent >> BLOCK_SIZE_BITS) };
 	struct range *outer = segment_of(d.base), *r;
-	uint32_t born = b->key >> BLOCK_WINDOW_SHIFT & WINDOW_MASK;
 
 	/* Memory of an arena has its names already: its slots. */
 	r = outer != NULL && outer->scope == STORAGE_SCOPE ? NULL : range_new(&d, NULL);
@@ -136,8 +149,7 @@ static struct range *object_new(const struct block_shard *s, struct block *b)
 	/* Before anybody holds @r: pairs with the fence in range_mark_holders(). */
 	if (outer != NULL)
 		add_relaxed(&outer->inner, 1);
-	if (born != 0 && born == load_relaxed(&window))
-		store_relaxed(&r->pooled, 1);
+	store_relaxed(&r->pooled, pooled_of(b));
 	if (!range_enter_block(r))
 		return NULL;
 	b->object = r;
@@ -180,6 +192,22 @@ bool block_covers(uint64_t addr)
 	return found;
 }
 
+bool block_born(uint64_t addr)
+{
+	bool born = false;
+
+	for (uint64_t used = load_relaxed(&shards_used); used != 0 && !born; used &= used - 1) {
+		struct block_shard *s = &block_shards[__builtin_ctzll(used)];
+		const struct block *b;
+
+		spin_lock(&s->lock);
+		b = block_at(s, addr);
+		born = b != NULL && (b->key & BLOCK_BORN) != 0;
+		spin_unlock(&s->lock);
+	}
+	return born;
+}
+
 /* Wait to be told, unless nobody holds it. The pin of a live range goes over to the list. */
 static void wait_to_be_told(struct range *r)
 {
@@ -188,6 +216,29 @@ static void wait_to_be_told(struct range *r)
 	waiting = r;
 	add_relaxed(&block_freed_count, 1);
 	spin_unlock(&waiting_lock);
+}
+
+/* A window allocates in [base, end): what waits there and was allocated in one, too, is pooled. */
+static void wait_no_more(uint64_t base, uint64_t end)
+{
+	struct range **at = &waiting, *gone = NULL, *r;
+
+	spin_lock(&waiting_lock);
+	while ((r = *at) != NULL) {
+		if ((load_relaxed(&r->pooled) & POOLED_WINDOW) == 0 || r->base >= end ||
+		    r->base + r->size_bytes <= base) {
+			at = &r->all_next;
+			continue;
+		}
+		*at = r->all_next;
+		r->all_next = gone;
+		gone = r;
+		or_relaxed(&r->pooled, POOLED_OWN);
+		add_relaxed(&block_freed_count, -1u);
+	}
+	spin_unlock(&waiting_lock);
+	for (; (r = gone) != NULL; range_unpin(r))
+		gone = r->all_next;
 }
 
 static void object_end(struct range *r, uint32_t stack, bool tell)
@@ -226,15 +277,35 @@ __attribute__((cold, noinline)) void block_tell_freed_slow(void)
 
 /* ---- events ---- */
 
-/* Memory of captures lies here from now on. */
-static __attribute__((cold, noinline)) void segment_pooled(uint64_t addr)
+/* Does a block live in [base, end) that was allocated while nobody captured? */
+static bool has_ordinary(struct block_shard *s, uint64_t base, uint64_t end)
+{
+	bool found = false;
+
+	spin_lock(&s->lock);
+	for (struct block *b; !found && (b = block_map_floor(&s->map, end - 1)) != NULL;) {
+		end = block_base(&s->map, b);
+		if (end < base)
+			break;
+		found = block_is_live(b) && (b->key >> BLOCK_WINDOW_SHIFT & WINDOW_MASK) == 0;
+	}
+	spin_unlock(&s->lock);
+	return found;
+}
+
+/* Memory of captures lies around @addr from now on. */
+static __attribute__((cold, noinline)) void segment_pooled(struct block_shard *s, uint64_t addr)
 {
 	struct range_view v;
 
-	if (ledger_find(addr, &v) && ledger_pin(&v)) {
-		store_relaxed(&v.owner->pooled, 1);
-		ledger_unpin(v.owner);
+	if (!ledger_find(addr, &v) || !ledger_pin(&v))
+		return;
+	if ((load_relaxed(&v.owner->pooled) & POOLED_OWN) == 0) {
+		store_relaxed(&v.owner->pooled, POOLED_OWN);
+		if (has_ordinary(s, v.base, v.base + v.size_bytes))
+			counter_bump(&mixed);
 	}
+	ledger_unpin(v.owner);
 }
 
 /* First use of a shard. Its lock is held. */
@@ -325,6 +396,15 @@ static bool enter(struct block_shard *s, uint64_t base, uint64_t size_bytes, uin
 	return true;
 }
 
+/* A thread that captures got the block at @base, which is live. Lock held. */
+static __attribute__((cold, noinline)) void bear(struct block_shard *s, uint64_t base)
+{
+	struct block *b = s->map.entries != NULL ? block_map_get(&s->map, base) : NULL;
+
+	if (b != NULL && block_state(b) == BLOCK_LIVE)
+		b->key |= BLOCK_BORN;
+}
+
 bool block_enter(struct block_shard *s, uint64_t base, int64_t bytes)
 {
 	bool entered;
@@ -346,12 +426,16 @@ void block_opened(unsigned shard, uint64_t base, uint64_t size_bytes, bool captu
 		spin_lock(&s->lock);
 		entered = (s->map.entries == NULL && !shard_start(s)) ||
 			  enter(s, base, size_bytes, stack);
+		if (entered && captures)
+			bear(s, base);
 		spin_unlock(&s->lock);
 		if (__builtin_expect(!entered, 0))
 			drop_all(s, base, base + size_bytes);
 	} while (!entered);
 	if (__builtin_expect(captures, 0))
-		segment_pooled(base);
+		segment_pooled(s, base);
+	if (load_relaxed(&window_open) && load_relaxed(&block_freed_count) != 0)
+		wait_no_more(base, base + size_bytes);
 	if (__builtin_expect(ledger_opened != NULL, 0)) {
 		struct range *r = block_refer(base);
 
@@ -377,7 +461,7 @@ struct range *block_closed(unsigned shard, uint64_t base)
 	}
 	if (r != NULL && r->scope != 0 && load_relaxed(&window_open) &&
 	    r->scope == load_relaxed(&window))
-		store_relaxed(&r->pooled, 1);
+		or_relaxed(&r->pooled, POOLED_OWN);
 	spin_unlock(&s->lock);
 	return r;
 }
@@ -390,7 +474,7 @@ void block_forget(uint64_t base, uint64_t size_bytes)
 
 void block_read_counters(struct block_counters *out)
 {
-	*out = (struct block_counters){ 0 };
+	*out = (struct block_counters){ .mixed = load_relaxed(&mixed) };
 	for (uint64_t used = load_relaxed(&shards_used); used != 0; used &= used - 1) {
 		struct block_shard *s = &block_shards[__builtin_ctzll(used)];
 

@@ -18,11 +18,19 @@
  *
  *   1. it was allocated in a capture window, and is referred to before the next one opens; or
  *   2. something referred to it in a capture window, and it is freed in the same window; or
- *   3. captures allocate in its segment: a thread that captures got a block in it.
+ *   3. captures allocate in its segment: a thread that captures got a block in it; or
+ *   4. it was allocated in a capture window, and a later window allocates there again before its
+ *      free was told (block_tell_freed()).
  *
  * A window is the time in which any stream of the process captures. 2 is what cudagraph trees do
  * with the inputs of a recording; it also means that the free of an ordinary tensor inside the
- * capture that reads it is not seen.
+ * capture that reads it is not seen. 4 is for threads that do not capture themselves (autograd's),
+ * whose blocks are referred to by a later graph only.
+ *
+ * By 3, what lies in a segment is judged by the segment from then on. Where
+ * ordinary blocks lived in it already, that is counted (mixed): a private pool into which
+ * something was copied before its first capture, or a default one that served a stream which is
+ * not captured.
  *
  * Threads: any. A shard (one for each device) has a lock of its own; none is shared by devices,
  * unless a block is referred to. Nothing here calls the driver.
@@ -138,12 +146,15 @@ static inline void block_tell_freed(void)
 struct range *block_refer(uint64_t addr);
 /* @brief Is there a live block around @addr? */
 bool block_covers(uint64_t addr);
+/* @brief Was the live block around @addr allocated by a thread that captured? */
+bool block_born(uint64_t addr);
 /* @brief [base, base+size_bytes) went back to the driver: whatever blocks live there are gone. */
 void block_forget(uint64_t base, uint64_t size_bytes);
 /* @brief Is the block's memory its graphs', so that only its segment counts? @r is pinned. */
 bool block_pooled(const struct range *r);
 
-struct block_counters { uint64_t live, bytes, allocations, frees, unknown_frees, overlaps; };
+/* mixed: segments with ordinary blocks in which captures allocate. */
+struct block_counters { uint64_t live, bytes, allocations, frees, unknown_frees, overlaps, mixed; };
 void block_read_counters(struct block_counters *out);
 
 #endif

@@ -16,18 +16,19 @@
 struct range;
 
 /*
- *	key	 63       22 21        2 1   0		extent	 63     42 41      0
- *		+-----------+-----------+-----+			+---------+---------+
- *		|  granule  |  window   |state|			|  stack  |  bytes  |
- *		+-----------+-----------+-----+			+---------+---------+
+ *	key	 63     22  21   20        2 1   0	extent	 63     42 41      0
+ *		+---------+----+-----------+-----+		+---------+---------+
+ *		| granule |born|  window   |state|		|  stack  |  bytes  |
+ *		+---------+----+-----------+-----+		+---------+---------+
  *
- * The window that it was allocated in, 0: none; its number may come back after a million captures,
- * and then one block is pooled that is not. The stack of its allocation, 0: none. Sizes are below
- * 4 TiB. Of a dead one, granule and bytes count.
+ * Did a thread that captured allocate it? The window that it was allocated in, 0: none; its number
+ * may come back after half a million captures, and then one block is pooled that is not. The stack
+ * of its allocation, 0: none. Sizes are below 4 TiB. Of a dead one, granule and bytes count.
  */
 #define BLOCK_WINDOW_SHIFT  2
-#define BLOCK_WINDOW_BITS   20
-#define BLOCK_GRANULE_SHIFT (BLOCK_WINDOW_SHIFT + BLOCK_WINDOW_BITS)
+#define BLOCK_WINDOW_BITS   19
+#define BLOCK_BORN	    ((uint64_t)1 << (BLOCK_WINDOW_SHIFT + BLOCK_WINDOW_BITS))
+#define BLOCK_GRANULE_SHIFT (BLOCK_WINDOW_SHIFT + BLOCK_WINDOW_BITS + 1)
 #define BLOCK_GRANULE_BITS  42
 #define BLOCK_SIZE_BITS	    42
 #define BLOCK_SIZE_MASK	    (((uint64_t)1 << BLOCK_SIZE_BITS) - 1)

@@ -54,6 +54,13 @@ enum range_state {
 	RANGE_DEAD,		/* kept only while something holds it */
 };
 
+/* What captures have to do with a range (block.h), as bits. */
+enum range_pooled {
+	POOLED_OWN = 1,		/* a block: captures own it; a segment: captures allocate in it */
+	POOLED_WINDOW = 2,	/* a block that was allocated while any thread captured */
+	POOLED_BORN = 4,	/* a block that was allocated by a thread that captured */
+};
+
 struct exec;
 
 /* One holder of a range: an exec that refers to it. */
@@ -78,10 +85,13 @@ struct range {
 	_Atomic uint8_t state;		/* enum range_state */
 	/* Set when mapped again under an old generation, cleared by the first write. */
 	_Atomic uint8_t content_undefined;
-	/* Of a block: captures own it. Of a segment: captures allocate in it (block.h). */
-	_Atomic uint8_t pooled;
+	_Atomic uint8_t pooled;		/* enum range_pooled; of a block or a segment */
 	_Atomic uint32_t inner;		/* blocks in it that have an object of their own */
-	uint64_t context;		/* CUcontext it belongs to, 0: none (survives contexts) */
+	union {
+		uint64_t context;	/* CUcontext it belongs to, 0: none (survives contexts) */
+		uint64_t bearer;	/* of a block: serial of the exec that held it first;
+					 * guarded by the holders lock */
+	};
 
 	/* Module of a global, handle of a mapping, capture window of a block (block.c), else 0. */
 	uint64_t scope;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "arena/binding.h"
+#include "arena/born.h"
 #include "arena/infer.h"
 #include "arena/intern.h"
 #include "arena/slab.h"
@@ -21,6 +22,8 @@ int reload_verify(const struct reload *r, const struct arena *a, struct slot_fin
 {
 	int err = snapshot_verify(r->before, a, out);
 
+	if (!err)
+		err = born_verify(a, out);
 	if (!err)
 		err = tag_verify(r->before, a, out);
 	if (!err)
@@ -339,6 +342,9 @@ static void judge(const struct reload *r, bool seen_all, struct reload_outcome *
 	if (!seen_all) {
 		out->verdict = RELOAD_UNPROVEN;
 		out->why = "no host memory to compare everything";
+	} else if (r->doubt) {
+		out->verdict = RELOAD_UNPROVEN;
+		out->why = r->doubt;
 	} else if (manifest_blind(r->scope)) {
 		out->verdict = RELOAD_UNPROVEN;
 		out->why = "the manifest says nothing about this scope";

@@ -18,6 +18,7 @@ struct reload {
 	struct arena_scope *scope;
 	struct arena_snapshot *before;
 	struct layer_commit *layers;	/* those whose commit was tried */
+	const char *doubt;		/* why it proves nothing; NULL: nobody said so */
 };
 
 /* @brief Did the reload do anything in the layer that leaves its values in doubt, if it fails

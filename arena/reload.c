@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "arena/block.h"
+#include "arena/born.h"
 #include "arena/exec.h"
 #include "arena/infer.h"
 #include "arena/intern.h"
@@ -149,6 +150,7 @@ int reload_begin(const struct arena_scope *scope, uint64_t *id)
 		store_relaxed(&shown_id, current.id);
 		store_relaxed(&is_open, true);
 		block_watch(true);
+		born_watch(true);
 		*id = current.id;
 	}
 	pthread_cond_broadcast(&changed);
@@ -179,6 +181,18 @@ int reload_receive(const char *key, uint64_t part, uint64_t bytes)
 		err = receipt_add(layer, key, part, bytes);
 	if (!err && layer)
 		layer->received = true;
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+int reload_doubt(const char *why)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = check_open("doubt");
+	if (!err && !current.doubt)
+		current.doubt = interned(intern(why));
 	pthread_mutex_unlock(&lock);
 	return err;
 }
@@ -392,6 +406,7 @@ static void close_finish(struct reload_outcome *out)
 	store_relaxed(&last_verdict, out->verdict);
 	store_relaxed(&is_open, false);
 	block_watch(false);
+	born_watch(false);
 	state = CLOSED;
 	pthread_mutex_unlock(&lock);
 }

@@ -28,6 +28,8 @@ uint64_t reload_id(void);
 
 /* @brief A receipt for the thread's current arena. ARENA_E_BUSY when no reload is open. */
 int reload_receive(const char *key, uint64_t part, uint64_t bytes);
+/* @brief The open reload is unproven at best. ARENA_E_BUSY when none is open. */
+int reload_doubt(const char *why);
 
 /*
  * @brief A value is about to be staged, served to a value tag, or written at once: begin, end and

@@ -158,6 +158,9 @@ static void put_change(struct text *t, const struct slot_finding *f)
 		put_spec(t, &f->old_spec);
 		put(t, ", is ");
 		put_spec(t, &f->new_spec);
+	} else if (f->kind == FINDING_BORN_IN_CAPTURE) {
+		put(t, " at ");
+		put_place(t, f->new_base, f->new_generation);
 	} else if (f->old_base != 0 || f->new_base != 0) {
 		put(t, ": was at ");
 		put_place(t, f->old_base, f->old_generation);

@@ -149,7 +149,7 @@ _FUNCTIONS = {
     "arena_tag_push": [_s, _int], "arena_tag_pop": [],
     "arena_reload_begin": [ctypes.POINTER(_Scope), ctypes.POINTER(_u64)],
     "arena_receive": [_s, _u64, _u64], "arena_layer_commit": [_p, _p],
-    "arena_reload_end": [_u64, _out], "arena_reload_abort": [_u64, _s, _out],
+    "arena_reload_doubt": [_s], "arena_finish": [], "arena_reload_end": [_u64, _out], "arena_reload_abort": [_u64, _s, _out],
     "arena_snapshot": [_out], "arena_verify": [_p, _out], "arena_snapshot_free": [_p],
     "arena_cache_register": [_s, _FLUSH, _p], "arena_cache_flushed": [_s],
     "arena_manifest_load": [_s], "arena_derive": [_p, ctypes.POINTER(_Derivation)],
@@ -171,6 +171,42 @@ _lib = _find()
 _lock = threading.Lock()            # guards what is module-wide below; never held over a call out
 _required = False
 _warned = False
+
+
+def _finish():
+    """The exit line of the report. Where there is none, or the library is absent, nothing."""
+    if _lib:
+        _lib.arena_finish()
+
+
+def _finish_worker(*_):
+    """This process ends by os._exit(), after what multiprocessing finalizes."""
+    sys.modules["multiprocessing.util"].Finalize(None, _finish, exitpriority=-1000)
+
+
+def _forked():
+    """In the child of a fork: if it is to be a worker of multiprocessing, it is told so later."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.register_after_fork(_finish_worker, _finish_worker)
+
+
+def _watch_exit():
+    """Workers that were forked would have no exit line in their report: see to it, in those that
+    this process forks, and in itself."""
+    if not _lib:
+        return
+    os.register_at_fork(after_in_child=_forked)
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        return
+    method = getattr(type(process.current_process()), "_start_method", None) or \
+        sys.modules["multiprocessing"].get_start_method(allow_none=True)
+    if method in ("fork", "forkserver"):
+        _finish_worker()
+
+
+_watch_exit()
 
 
 def abi() -> int:
@@ -819,20 +855,16 @@ class Reload:
             with contextlib.suppress(Exception):
                 self._abort(error)
             raise
-        self._end()
         gaps = [g for g in dict.fromkeys(gaps + [w.gap for w in self._watches]) if g]
         if gaps:
-            self._doubt("; ".join(gaps))
-
-    def _doubt(self, why):
-        """Nothing was found, but not everything was looked at: gate() does not pass."""
-        if not self.report or self.report["verdict"] != "pass":
-            return
-        self.report.update(verdict="unproven", why=why)
-        text = f"reload {self.id.value} is unproven: {why}"
-        if _required:
-            raise Refused(_REFUSED, text, self.report)
-        warnings.warn(text, RuntimeWarning, stacklevel=4)
+            # Nothing was found, perhaps, but not everything was looked at.
+            _call("arena_reload_doubt", "; ".join(gaps).encode(errors="backslashreplace"))
+        self._end()
+        if gaps and self.report and self.report["verdict"] == "unproven":
+            text = f"reload {self.id.value} is unproven: {self.report['why']}"
+            if _required:
+                raise Refused(_REFUSED, text, self.report)
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     def __exit__(self, kind, error, trace):
         global _reloads, _last_report
@@ -859,8 +891,8 @@ def reload(layers: Union[str, Sequence[str], None] = None,
     @sources if they are named (a str is one name), else of everything. It ends with the context; an
     exception aborts it, but a commit that is Refused only ends it. Raises Refused under
     ARENA_GATE=strict. What is given as @watch is looked through again at the end of the body, so
-    that the verdict covers where its tensors are by then; if a Watch has a gap, a pass is unproven
-    (for this client and gate(): the report file has what the library knows)."""
+    that the verdict covers where its tensors are by then; if a Watch has a gap, the reload is
+    unproven."""
     if required:
         require()
     watches = [watch] if isinstance(watch, Watch) else () if watch is None else watch
@@ -1003,9 +1035,9 @@ def _wrapper_class(torch, kind):
 
 
 class _Limits(NamedTuple):
-    depth: int
-    objects: int
-    seconds: float
+    depth: int = 24
+    objects: int = 500_000
+    seconds: float = 30.0
 
 
 class _Cut(Exception):
@@ -1344,8 +1376,8 @@ class Watch:
     names of a tensor, and are tensors of their own now; findings: of the last look, as the library
     judges them; complete: no limit cut the look short; gap: why a reload over it proves nothing."""
 
-    def __init__(self, model: Any, path: str, devices: Sequence[str], limits: _Limits):
-        self.path, self._devices, self._limits = path, _devices(devices), limits
+    def __init__(self, model: Any, path: str):
+        self.path, self._devices, self._limits = path, ("cuda",), _Limits()
         self.bound: Dict[_Name, Bound] = {}
         self.skipped: List[Skipped] = []
         self.split: List[str] = []
@@ -1367,6 +1399,13 @@ class Watch:
             self._model = weakref.ref(model)
         except TypeError:               # no weak references to such an object
             self._model = lambda: model
+
+    def _look_like(self, devices, **limits):
+        """How to look from now on; None: as before."""
+        limits = {name: limit for name, limit in limits.items() if limit is not None}
+        with self._lock:
+            self._devices = self._devices if devices is None else devices
+            self._limits = self._limits._replace(**limits)
 
     @property
     def model(self) -> Any:
@@ -1458,36 +1497,38 @@ class Watch:
 _watches: Dict[str, Watch] = {}
 
 
-def watch(model: Any, path: str = "", *, devices: Union[str, Sequence[str]] = ("cuda",),
-          required: bool = False, max_depth: int = 24, max_objects: int = 500_000,
-          max_seconds: float = 30.0) -> Watch:
+def watch(model: Any, path: str = "", *, devices: Union[str, Sequence[str], None] = None,
+          required: bool = False, max_depth: Optional[int] = None,
+          max_objects: Optional[int] = None, max_seconds: Optional[float] = None) -> Watch:
     """Bind every tensor that can be reached from a model by its path: parameters, buffers, plain
     attributes, containers, closures, partials, methods, objects with __dict__ or __slots__.
 
     Call it when the model is on the GPU. Nothing is kept alive by it, but a list, tuple or dict
     that is passed as @model; no code of the model runs. Not looked into: globals of functions,
-    generators and iterators, what C code holds, what is more than @max_depth levels deep. A tensor
-    that is an attribute of a class is listed in skipped. A watch that another limit cut short, or
-    that bound nothing, warns, and makes a reload over it unproven: gate() does not pass, and after
+    generators and iterators, what C code holds, what is more than @max_depth (24) levels deep. A tensor
+    that is an attribute of a class is listed in skipped. A watch that another limit (@max_objects,
+    500,000; @max_seconds, 30) cut short, or that bound nothing, warns, and makes a reload over it unproven: gate() does not pass, and after
     require() the reload raises Refused.
 
     A tensor with several names is bound once, under a parameter's name if there is one. Watching
     the same @path again looks again, and gives back the same Watch, whose findings say what moved
     meanwhile. @path also tells two models of a process apart. @devices: whose tensors are bound,
-    "cuda", "cuda:N" or "cpu"."""
+    "cuda" (the default), "cuda:N" or "cpu". Devices and limits that are given hold from then on;
+    what is not given stays as it was."""
     if required:
         require()
     _utf8(path)
+    devices = None if devices is None else _devices(devices)
     with _lock:
         w = _watches.get(path)
         before = None if w is None else w.model
         other = before is not None and not _same_root(before, model)
         if w is None:
-            limits = _Limits(max_depth, max_objects, max_seconds)
-            w = _watches[path] = Watch(model, path, devices, limits)
+            w = _watches[path] = Watch(model, path)
     if other:
         raise Error(_INVALID, f"another model is watched as '{path}': give this one a path of its "
                               "own, or pass it to rebind() of that watch if it takes its place")
+    w._look_like(devices, depth=max_depth, objects=max_objects, seconds=max_seconds)
     w.rebind(model)
     if w.gap:
         warnings.warn(w.gap, RuntimeWarning, stacklevel=2)

@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "arena/client.h"
 #include "arena/reload.h"
 #include "reports/write.h"
 #include "shim/api.h"
+#include "shim/coverage.h"
 #include "shim/log.h"
 #include "shim/options.h"
 #include "shim/outside.h"
@@ -32,6 +34,21 @@ int arena_receive(const char *key, uint64_t part, uint64_t bytes)
 
 	err = err ? err : api_name("arena_receive", "key", key);
 	return err ? err : reload_receive(key, part, bytes);
+}
+
+int arena_reload_doubt(const char *why)
+{
+	char text[256];
+	int err = api_on();
+
+	err = err ? err : api_pointer("arena_reload_doubt", "why", why);
+	if (err)
+		return err;
+	snprintf(text, sizeof(text), "%s", why);
+	err = reload_doubt(text);
+	if (!err)
+		coverage_note(COVERAGE_RELOAD_DOUBTED, text);
+	return err;
 }
 
 int arena_layer_commit(struct arena *a, void *stream)

@@ -32,6 +32,7 @@ struct capture {
 	uint64_t thread; /* of a per-thread default stream; each thread has its own */
 	uint64_t graph;
 	uint64_t serial; /* of the capture, never used twice */
+	int ordinal;	 /* of its device, -1: not known */
 	bool owned;	 /* the graph goes away with a failed capture */
 };
 
@@ -172,14 +173,30 @@ static void enter(const struct capture *new)
 	spin_unlock(&lock);
 }
 
-bool capture_here_slow(void)
+bool capture_here_slow(int ordinal)
 {
 	bool here;
 
 	spin_lock(&lock);
-	here = mine.at != NULL && mine.at->serial == mine.serial;
+	here = mine.at != NULL && mine.at->serial == mine.serial &&
+	       (ordinal < 0 || mine.at->ordinal < 0 || mine.at->ordinal == ordinal);
 	spin_unlock(&lock);
 	return here;
+}
+
+/* Where a capture on @stream will be; asked before it begins. -1: not the current context. */
+static int ordinal_of(uint64_t stream)
+{
+	CUcontext there = NULL, here = NULL;
+	CUdevice ordinal = -1;
+	bool known;
+
+	shim_inside++;
+	known = REAL(cuStreamGetCtx)((CUstream)stream, &there) == CUDA_SUCCESS &&
+		REAL(cuCtxGetCurrent)(&here) == CUDA_SUCCESS && there == here &&
+		REAL(cuCtxGetDevice)(&ordinal) == CUDA_SUCCESS;
+	shim_inside--;
+	return known ? ordinal : -1;
 }
 
 /* @return the entry as it was; stream 0 when there was none. */
@@ -202,11 +219,12 @@ static struct capture leave(uint64_t stream)
 
 /* ---- begin and end ---- */
 
-static void begun(uint64_t stream, bool into_graph)
+static void begun(uint64_t stream, int ordinal, bool into_graph)
 {
 	struct capture c = {
 		.stream = stream,
 		.thread = thread_of(stream),
+		.ordinal = ordinal,
 		.owned = !into_graph,
 	};
 	struct capturing now;
@@ -267,20 +285,23 @@ void capture_stream_gone(uint64_t stream)
 		leave(stream);
 }
 
-#define BEGIN(symbol, stream, into_graph, params, args)        \
-	CUresult symbol params                                 \
-	{                                                      \
-		bool on = record_on(symbol);                   \
-		CUresult rc;                                   \
-                                                               \
-		if (on)                                        \
-			cupti_begin();                         \
-		cupti_expect_graph(true);                      \
-		rc = REAL(symbol) args;                        \
-		cupti_expect_graph(false);                     \
-		if (on && rc == CUDA_SUCCESS)                  \
-			ERRNO_KEPT(begun(stream, into_graph)); \
-		return rc;                                     \
+#define BEGIN(symbol, stream, into_graph, params, args)                 \
+	CUresult symbol params                                          \
+	{                                                               \
+		bool on = record_on(symbol);                            \
+		int ordinal = -1;                                       \
+		CUresult rc;                                            \
+                                                                        \
+		if (on) {                                               \
+			cupti_begin();                                  \
+			ordinal = ordinal_of(stream);                   \
+		}                                                       \
+		cupti_expect_graph(true);                               \
+		rc = REAL(symbol) args;                                 \
+		cupti_expect_graph(false);                              \
+		if (on && rc == CUDA_SUCCESS)                           \
+			ERRNO_KEPT(begun(stream, ordinal, into_graph)); \
+		return rc;                                              \
 	}
 
 #define END(symbol, stream)                                     \

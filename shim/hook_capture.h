@@ -13,12 +13,13 @@
 #include "shim/hooks.h"
 #include "shim/shim.h"
 
-/* @brief Has this thread begun a capture that is not ended? Takes a lock while any stream captures,
- * else one load. */
-bool capture_here_slow(void);
-static inline bool capture_here(void)
+/* @brief Has this thread begun a capture that is not ended, on @ordinal, or nobody knows where?
+ * @param ordinal -1: any. Takes a lock while any stream captures, else one load. */
+bool capture_here_slow(int ordinal);
+static inline bool capture_here(int ordinal)
 {
-	return __builtin_expect(load_relaxed(&captures_active) != 0, 0) && capture_here_slow();
+	return __builtin_expect(load_relaxed(&captures_active) != 0, 0) &&
+	       capture_here_slow(ordinal);
 }
 
 /* @brief Does @stream capture now? Asks the driver; never disturbs a capture. */

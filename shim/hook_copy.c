@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Job: copies, fills and operations on words, for two reasons only. What they write has defined
- * content again; and on a stream that captures they are nodes, whose addresses mean what they mean
- * now. While nothing captures and nothing is undefined - nearly always - a call costs two loads.
+ * Job: copies, fills and operations on words, for three reasons only. What they write has defined
+ * content again. A copy in a reload may bring a value to where it does not last (born.h). And on a
+ * stream that captures they are nodes, whose addresses mean what they mean now. While nothing
+ * captures or reloads and nothing is undefined - nearly always - a call costs three loads.
  *
  * The wrappers differ in their types, and in where the destination is: WRITES_<base> says that,
  * the rest comes from hooks.def. Synchronous forms build no nodes (a stream that captures refuses
@@ -12,6 +13,7 @@
  */
 #include <errno.h>
 
+#include "arena/born.h"
 #include "shim/hook_capture.h"
 #include "shim/record.h"
 
@@ -19,8 +21,10 @@
 
 static bool copies_watched(void)
 {
-	return __builtin_expect(
-		(load_relaxed(&captures_active) | load_relaxed(&ledger_undefined_count)) != 0, 0);
+	return __builtin_expect((load_relaxed(&captures_active) |
+				 load_relaxed(&ledger_undefined_count) |
+				 load_relaxed(&born_watched)) != 0,
+				0);
 }
 
 /* Is the call a node? Then it has written nothing yet. */
@@ -38,6 +42,22 @@ static __attribute__((cold, noinline)) void wrote(uint64_t dst, uint64_t bytes, 
 	errno = saved;
 }
 
+/* A value came from elsewhere. */
+static void brought(uint64_t dst, uint64_t bytes)
+{
+	ledger_written_extent(dst, bytes);
+	born_written(dst, bytes);
+}
+
+static __attribute__((cold, noinline)) void copied(uint64_t dst, uint64_t bytes, uint64_t stream)
+{
+	int saved = errno;
+
+	if (!is_node(stream) && dst != 0)
+		brought(dst, bytes);
+	errno = saved;
+}
+
 static __attribute__((cold, noinline)) void
 wrote_batch(const CUdeviceptr *dsts, const size_t *sizes, size_t count, uint64_t stream)
 {
@@ -45,7 +65,7 @@ wrote_batch(const CUdeviceptr *dsts, const size_t *sizes, size_t count, uint64_t
 
 	if (!is_node(stream))
 		for (size_t i = 0; i < count; i++)
-			ledger_written_extent(dsts[i], sizes[i]);
+			brought(dsts[i], sizes[i]);
 	errno = saved;
 }
 
@@ -72,7 +92,7 @@ static __attribute__((cold, noinline)) void wrote_ops(const CUDA_MEMCPY3D_BATCH_
 	if (!is_node(stream))
 		for (size_t i = 0; i < count; i++)
 			if (ops[i].dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER)
-				ledger_written_extent(ops[i].dst.op.ptr.ptr, extent_of(&ops[i]));
+				brought(ops[i].dst.op.ptr.ptr, extent_of(&ops[i]));
 	errno = saved;
 }
 
@@ -107,22 +127,22 @@ static __attribute__((cold, noinline)) void wrote_words(const CUstreamBatchMemOp
 /* What a successful call did; S is its stream. */
 /* clang-format off */
 #define WRITES_cuMemcpy(S)		wrote(dst, ByteCount, NO_STREAM)
-#define WRITES_cuMemcpyAsync(S)		wrote(dst, ByteCount, S(hStream))
-#define WRITES_cuMemcpyPeer(S)		wrote(dstDevice, ByteCount, NO_STREAM)
-#define WRITES_cuMemcpyPeerAsync(S)	wrote(dstDevice, ByteCount, S(hStream))
-#define WRITES_cuMemcpyHtoD(S)		wrote(dstDevice, ByteCount, NO_STREAM)
-#define WRITES_cuMemcpyHtoDAsync(S)	wrote(dstDevice, ByteCount, S(hStream))
-#define WRITES_cuMemcpyDtoD(S)		wrote(dstDevice, ByteCount, NO_STREAM)
-#define WRITES_cuMemcpyDtoDAsync(S)	wrote(dstDevice, ByteCount, S(hStream))
-#define WRITES_cuMemcpyDtoHAsync(S)	wrote((uint64_t)(uintptr_t)dstHost, ByteCount, S(hStream))
-#define WRITES_cuMemcpyAtoD(S)		wrote(dstDevice, ByteCount, NO_STREAM)
-#define WRITES_cuMemcpy2D(S)		wrote(DST_2D(pCopy), BYTES_2D(pCopy), NO_STREAM)
-#define WRITES_cuMemcpy2DUnaligned(S)	wrote(DST_2D(pCopy), BYTES_2D(pCopy), NO_STREAM)
-#define WRITES_cuMemcpy2DAsync(S)	wrote(DST_2D(pCopy), BYTES_2D(pCopy), S(hStream))
-#define WRITES_cuMemcpy3D(S)		wrote(DST_3D(pCopy), BYTES_3D(pCopy), NO_STREAM)
-#define WRITES_cuMemcpy3DAsync(S)	wrote(DST_3D(pCopy), BYTES_3D(pCopy), S(hStream))
-#define WRITES_cuMemcpy3DPeer(S)	wrote(DST_3D(pCopy), BYTES_3D(pCopy), NO_STREAM)
-#define WRITES_cuMemcpy3DPeerAsync(S)	wrote(DST_3D(pCopy), BYTES_3D(pCopy), S(hStream))
+#define WRITES_cuMemcpyAsync(S)		copied(dst, ByteCount, S(hStream))
+#define WRITES_cuMemcpyPeer(S)		copied(dstDevice, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpyPeerAsync(S)	copied(dstDevice, ByteCount, S(hStream))
+#define WRITES_cuMemcpyHtoD(S)		copied(dstDevice, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpyHtoDAsync(S)	copied(dstDevice, ByteCount, S(hStream))
+#define WRITES_cuMemcpyDtoD(S)		copied(dstDevice, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpyDtoDAsync(S)	copied(dstDevice, ByteCount, S(hStream))
+#define WRITES_cuMemcpyDtoHAsync(S)	copied((uint64_t)(uintptr_t)dstHost, ByteCount, S(hStream))
+#define WRITES_cuMemcpyAtoD(S)		copied(dstDevice, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpy2D(S)		copied(DST_2D(pCopy), BYTES_2D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy2DUnaligned(S)	copied(DST_2D(pCopy), BYTES_2D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy2DAsync(S)	copied(DST_2D(pCopy), BYTES_2D(pCopy), S(hStream))
+#define WRITES_cuMemcpy3D(S)		copied(DST_3D(pCopy), BYTES_3D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy3DAsync(S)	copied(DST_3D(pCopy), BYTES_3D(pCopy), S(hStream))
+#define WRITES_cuMemcpy3DPeer(S)	copied(DST_3D(pCopy), BYTES_3D(pCopy), NO_STREAM)
+#define WRITES_cuMemcpy3DPeerAsync(S)	copied(DST_3D(pCopy), BYTES_3D(pCopy), S(hStream))
 #define WRITES_cuMemcpyBatchAsync(S)	wrote_batch(dsts, sizes, count, S(hStream))
 #define WRITES_cuMemcpy3DBatchAsync(S)	wrote_ops(opList, numOps, S(hStream))
 #define WRITES_cuMemsetD8(S)		wrote(dstDevice, N, NO_STREAM)

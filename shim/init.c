@@ -14,10 +14,12 @@
 
 #include "arena/arena.h"
 #include "arena/block.h"
+#include "arena/client.h"
 #include "arena/device.h"
 #include "arena/event.h"
 #include "arena/exec.h"
 #include "arena/infer.h"
+#include "arena/registry.h"
 #include "arena/reload.h"
 #include "reports/manifest.h"
 #include "reports/write.h"
@@ -181,6 +183,14 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 			cupti_initialised();
 	}
 	return rc;
+}
+
+int arena_finish(void)
+{
+	if (!load_relaxed(&reporting))
+		return arena_fail(ARENA_E_ABSENT, "arena_finish: this process has no report");
+	outside_exit();
+	return ARENA_OK;
 }
 
 /* Threads may still run, and objects that are torn down later may still free: all of that works

@@ -39,6 +39,39 @@ bool nvtx_ours(const char *text)
 	return text && strncmp(text, PREFIX, sizeof(PREFIX) - 1) == 0;
 }
 
+static size_t put_utf8(char *out, uint32_t c)
+{
+	if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+		c = 0xfffd;
+	if (c < 0x80)
+		return (size_t)(out[0] = (char)c, 1);
+	if (c < 0x800) {
+		out[0] = (char)(0xc0 | c >> 6);
+		out[1] = (char)(0x80 | (c & 63));
+		return 2;
+	}
+	out[0] = (char)(c < 0x10000 ? 0xe0 | c >> 12 : 0xf0 | c >> 18);
+	out[1] = (char)(0x80 | (c >> (c < 0x10000 ? 6 : 12) & 63));
+	out[2] = (char)(0x80 | (c >> (c < 0x10000 ? 0 : 6) & 63));
+	out[3] = (char)(0x80 | (c & 63));
+	return c < 0x10000 ? 3 : 4;
+}
+
+const char *nvtx_narrow(const wchar_t *wide, char *buf, size_t buf_bytes)
+{
+	static const wchar_t prefix[] = L"" PREFIX;
+	size_t used = 0;
+
+	/* Stops at the first difference, so nothing behind the end of @wide is read. */
+	for (size_t i = 0; prefix[i] != 0; i++)
+		if (!wide || wide[i] != prefix[i])
+			return NULL;
+	while (*wide && used + 5 <= buf_bytes)
+		used += put_utf8(buf + used, (uint32_t)*wide++);
+	buf[used] = '\0';
+	return buf;
+}
+
 /* @return true the first time; and when too many different ones came, never again. */
 static bool first_time(const char *text, const char *problem)
 {

@@ -8,6 +8,7 @@
 #define SHIM_NVTX_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct arena;
@@ -24,6 +25,14 @@ struct nvtx_open {
 
 /* @brief Does a range of this name mean us? NULL: no. */
 bool nvtx_ours(const char *text);
+/* Room for a text that is longer than what nvtx_begin() takes, so that it says so. */
+#define NVTX_TEXT_BYTES 8200
+/*
+ * @brief A wide text as UTF-8, if it means us. What is no character becomes U+FFFD, of what does
+ * not fit the end is missing.
+ * @return @buf, or NULL: it does not mean us.
+ */
+const char *nvtx_narrow(const wchar_t *wide, char *buf, size_t buf_bytes);
 /* @brief Begin what @text says. @return kind NVTX_NOTHING if that failed. */
 struct nvtx_open nvtx_begin(const char *text);
 void nvtx_end(const struct nvtx_open *open);

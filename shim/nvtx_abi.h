@@ -22,26 +22,28 @@ struct nvtx_callbacks {
 enum { NVTX_MODULE_CORE = 1, NVTX_MODULE_CORE2 = 5 };
 
 /* module, number, name */
-#define NVTX_FUNCTIONS(X)           \
-	X(CORE, 4, start_ex)        \
-	X(CORE, 5, start)           \
-	X(CORE, 7, end)             \
-	X(CORE, 8, push_ex)         \
-	X(CORE, 9, push)            \
-	X(CORE, 10, push_wide)      \
-	X(CORE, 11, pop)            \
-	X(CORE2, 2, domain_start)   \
-	X(CORE2, 3, domain_end)     \
-	X(CORE2, 4, domain_push)    \
-	X(CORE2, 5, domain_pop)     \
-	X(CORE2, 10, domain_string) \
-	X(CORE2, 12, domain_create) \
+#define NVTX_FUNCTIONS(X)                \
+	X(CORE, 4, start_ex)             \
+	X(CORE, 5, start)                \
+	X(CORE, 6, start_wide)           \
+	X(CORE, 7, end)                  \
+	X(CORE, 8, push_ex)              \
+	X(CORE, 9, push)                 \
+	X(CORE, 10, push_wide)           \
+	X(CORE, 11, pop)                 \
+	X(CORE2, 2, domain_start)        \
+	X(CORE2, 3, domain_end)          \
+	X(CORE2, 4, domain_push)         \
+	X(CORE2, 5, domain_pop)          \
+	X(CORE2, 10, domain_string)      \
+	X(CORE2, 11, domain_string_wide) \
+	X(CORE2, 12, domain_create)      \
 	X(CORE2, 13, domain_create_wide)
 
 /* Depth of a push or pop that nobody counts. */
 #define NVTX_NOT_TRACKED (-2)
 
-enum { NVTX_MESSAGE_ASCII = 1, NVTX_MESSAGE_REGISTERED = 3 };
+enum { NVTX_MESSAGE_ASCII = 1, NVTX_MESSAGE_WIDE = 2, NVTX_MESSAGE_REGISTERED = 3 };
 
 /* nvtxEventAttributes_t, version 2 */
 struct nvtx_attributes {
@@ -52,7 +54,7 @@ struct nvtx_attributes {
 	int32_t payload_type, reserved;
 	uint64_t payload;
 	int32_t message_type;
-	const void *message; /* by its type: char *, or what domain_string() returned */
+	const void *message; /* by its type: char *, wchar_t *, or what domain_string() returned */
 };
 
 #endif

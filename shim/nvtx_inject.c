@@ -51,7 +51,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- texts ---- */
 
-/* Wide texts are not read. */
+/* NULL: none, or a wide one. */
 static const char *text_of(const struct nvtx_attributes *a)
 {
 	if (!a || a->size < sizeof(*a))
@@ -59,6 +59,41 @@ static const char *text_of(const struct nvtx_attributes *a)
 	if (a->message_type == NVTX_MESSAGE_ASCII)
 		return a->message;
 	return a->message_type == NVTX_MESSAGE_REGISTERED ? nvtx_string(a->message) : NULL;
+}
+
+static const wchar_t *wide_of(const struct nvtx_attributes *a)
+{
+	return a && a->size >= sizeof(*a) && a->message_type == NVTX_MESSAGE_WIDE ? a->message
+										  : NULL;
+}
+
+/* Apart, for the room that the text takes. */
+static __attribute__((cold, noinline)) int pushed_wide(const void *domain, const wchar_t *wide)
+{
+	char text[NVTX_TEXT_BYTES];
+
+	return nvtx_pushed(domain, nvtx_narrow(wide, text, sizeof(text)));
+}
+
+static __attribute__((cold, noinline)) uint64_t started_wide(uint64_t id, const wchar_t *wide)
+{
+	char text[NVTX_TEXT_BYTES];
+
+	return nvtx_started(id, nvtx_narrow(wide, text, sizeof(text)));
+}
+
+static int pushed(const void *domain, const struct nvtx_attributes *a)
+{
+	const wchar_t *wide = wide_of(a);
+
+	return wide ? pushed_wide(domain, wide) : nvtx_pushed(domain, text_of(a));
+}
+
+static uint64_t started(uint64_t id, const struct nvtx_attributes *a)
+{
+	const wchar_t *wide = wide_of(a);
+
+	return wide ? started_wide(id, wide) : nvtx_started(id, text_of(a));
 }
 
 /* ---- what NVTX calls ---- */
@@ -72,7 +107,7 @@ static int push(const char *text)
 
 static int push_ex(const struct nvtx_attributes *a)
 {
-	int depth = nvtx_pushed(NULL, text_of(a));
+	int depth = pushed(NULL, a);
 
 	return next[FUNCTION_push_ex]
 		       ? CALL_NEXT(push_ex, int (*)(const struct nvtx_attributes *), a)
@@ -81,7 +116,7 @@ static int push_ex(const struct nvtx_attributes *a)
 
 static int push_wide(const wchar_t *text)
 {
-	int depth = nvtx_pushed(NULL, NULL);
+	int depth = pushed_wide(NULL, text);
 
 	return next[FUNCTION_push_wide] ? CALL_NEXT(push_wide, int (*)(const wchar_t *), text)
 					: depth;
@@ -96,7 +131,7 @@ static int pop(void)
 
 static int domain_push(const void *domain, const struct nvtx_attributes *a)
 {
-	int depth = nvtx_pushed(domain, text_of(a));
+	int depth = pushed(domain, a);
 
 	return next[FUNCTION_domain_push]
 		       ? CALL_NEXT(domain_push,
@@ -125,7 +160,16 @@ static uint64_t start_ex(const struct nvtx_attributes *a)
 			      ? CALL_NEXT(start_ex, uint64_t(*)(const struct nvtx_attributes *), a)
 			      : 0;
 
-	return nvtx_started(id, text_of(a));
+	return started(id, a);
+}
+
+static uint64_t start_wide(const wchar_t *text)
+{
+	uint64_t id = next[FUNCTION_start_wide]
+			      ? CALL_NEXT(start_wide, uint64_t(*)(const wchar_t *), text)
+			      : 0;
+
+	return started_wide(id, text);
 }
 
 static void end(uint64_t id)
@@ -143,7 +187,7 @@ static uint64_t domain_start(const void *domain, const struct nvtx_attributes *a
 		id = CALL_NEXT(domain_start,
 			       uint64_t(*)(const void *, const struct nvtx_attributes *), domain,
 			       a);
-	return nvtx_started(id, text_of(a));
+	return started(id, a);
 }
 
 static void domain_end(const void *domain, uint64_t id)
@@ -153,6 +197,17 @@ static void domain_end(const void *domain, uint64_t id)
 		CALL_NEXT(domain_end, void (*)(const void *, uint64_t), domain, id);
 }
 
+/* @param handle what the tool gave for @text; NULL: nothing. */
+static const void *string_kept(const void *handle, const char *text)
+{
+	if (!nvtx_ours(text))
+		return handle;
+	if (!handle)
+		handle = interned(intern(text));
+	nvtx_keep_string(handle, text);
+	return handle;
+}
+
 static const void *domain_string(const void *domain, const char *text)
 {
 	const void *handle = NULL;
@@ -160,12 +215,18 @@ static const void *domain_string(const void *domain, const char *text)
 	if (next[FUNCTION_domain_string])
 		handle = CALL_NEXT(domain_string, const void *(*)(const void *, const char *),
 				   domain, text);
-	if (!nvtx_ours(text))
-		return handle;
-	if (!handle)
-		handle = interned(intern(text));
-	nvtx_keep_string(handle, text);
-	return handle;
+	return string_kept(handle, text);
+}
+
+static const void *domain_string_wide(const void *domain, const wchar_t *wide)
+{
+	const void *handle = NULL;
+	char text[NVTX_TEXT_BYTES];
+
+	if (next[FUNCTION_domain_string_wide])
+		handle = CALL_NEXT(domain_string_wide,
+				   const void *(*)(const void *, const wchar_t *), domain, wide);
+	return string_kept(handle, nvtx_narrow(wide, text, sizeof(text)));
 }
 
 /* Without a tool only: a handle of its own for each domain, so that their levels are told apart. */

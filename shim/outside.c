@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arena/block.h"
 #include "arena/exec.h"
 #include "reports/write.h"
 #include "shim/bypass.h"
@@ -54,11 +55,24 @@ static uint64_t core_dropped(void)
 	return ledger.dropped + graphs.dropped;
 }
 
+/* What the core counts of a row itself. */
+static uint64_t core_counted(enum coverage_id id)
+{
+	struct block_counters blocks;
+
+	if (id == COVERAGE_NO_MEMORY)
+		return core_dropped();
+	if (id != COVERAGE_SEGMENT_SHARED)
+		return 0;
+	block_read_counters(&blocks);
+	return blocks.mixed;
+}
+
 static void give_coverage(report_gap_fn add, void *to)
 {
 	for (int i = 0; i < COVERAGE_COUNT; i++)
 		add(to, coverage_rows[i].key, coverage_rows[i].text,
-		    load_relaxed(&coverage[i]) + (i == COVERAGE_NO_MEMORY ? core_dropped() : 0),
+		    load_relaxed(&coverage[i]) + core_counted((enum coverage_id)i),
 		    coverage_rows[i].decisive);
 }
 

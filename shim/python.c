@@ -8,10 +8,12 @@
  * thread's state, whether the interpreter ends, the line of an instruction.
  *
  * Where the fields lie is fixed for all releases of one minor version (3.10.x, ...), because
- * extension modules are compiled against it: one row of a table each. A version without a row, a
- * debug build and a free-threaded one have no Python frames in their stacks, which is said once in
- * the coverage. _Py_DumpTraceback() would need no table, but 3.10, 3.13 and later do not export
- * it, and it writes text through a descriptor, each time again.
+ * extension modules are compiled against it. From 3.13 on the interpreter says it itself, for
+ * debuggers, at the begin of _PyRuntime (python_image.c), also where it has no GIL; older ones have
+ * a row of a table each. A version that is not known, a debug build without an image and an image
+ * that does not fit have no Python frames in their stacks, which is said once in the coverage.
+ * _Py_DumpTraceback() would need no table, but 3.10, 3.13 and later do not export it, and it
+ * writes text through a descriptor, each time again.
  *
  * The state is the first one that this thread got: in a sub-interpreter, the frames end where it
  * was entered.
@@ -28,37 +30,27 @@
 #include "arena/atomics.h"
 #include "arena/intern.h"
 #include "shim/coverage.h"
+#include "shim/python_image.h"
 
 /* Longer names are cut. */
 #define NAME_BYTES 1024
-/* No such field. */
-#define NONE UINT16_MAX
 /* Frames that are not Python code, but the interpreter's own: FRAME_OWNED_BY_CSTACK and later. */
 #define OWNED_BY_INTERPRETER 3
-/* The same in all versions: PyObject.ob_type; PyASCIIObject.length and .state, where kind,
- * compact and ascii are these bits. */
-#define OBJECT_TYPE	 8
-#define STRING_LENGTH	 16
-#define STRING_STATE	 32
-#define STATE_KIND(s)	 ((s) >> 2 & 7)
-#define STATE_COMPACT(s) ((s) >> 5 & 1)
-#define STATE_ASCII(s)	 ((s) >> 6 & 1)
+/* A state of PyASCIIObject: kind, compact and ascii are these bits above where they begin. */
+#define STATE_KIND(s)	 ((s) % 8)
+#define STATE_COMPACT(s) ((s) >> 3 & 1)
+#define STATE_ASCII(s)	 ((s) >> 4 & 1)
+/* The lowest bits of a stack reference (3.14) are no part of the address. */
+#define REFERENCE_TAG ((uintptr_t)3)
 
-/* Offsets in bytes, by offsetof() against the headers of 3.10.13, 3.11.7, 3.12.1, 3.13.0 (LP64). */
-static const struct layout {
-	int minor;
-	uint16_t state_frame;  /* PyThreadState: the innermost frame, or _PyCFrame ... */
-	uint16_t holder_frame; /* ... and the innermost frame in it */
-	uint16_t frame_previous, frame_code, frame_owner;
-	uint16_t frame_at;   /* f_lasti (int, in units of 2 bytes), or a pointer into: */
-	uint16_t code_start; /* PyCodeObject.co_code_adaptive */
-	uint16_t code_file, code_name;
-	uint16_t ascii_bytes, compact_bytes; /* sizes of the string heads */
-} layouts[] = {
-	{ 10, 24, NONE, 24, 32, NONE, 96, NONE, 104, 112, 48, 72 },
-	{ 11, 56, 8, 48, 32, 69, 56, 184, 112, 120, 48, 72 },
-	{ 12, 56, 0, 8, 0, 70, 56, 192, 112, 120, 40, 56 },
-	{ 13, 72, NONE, 8, 0, 70, 56, 200, 112, 120, 40, 56 },
+#define NONE PYTHON_NONE
+#define HEAD .object_bytes = 16, .object_type = 8, .string_length = 16, .string_state = 32
+
+/* Offsets in bytes, by offsetof() against the headers of 3.10.13, 3.11.7, 3.12.1 (LP64). */
+static const struct python_layout layouts[] = {
+	{ HEAD, 10, 24, NONE, 24, 32, NONE, 96, NONE, NONE, NONE, 104, 112, 48, 72 },
+	{ HEAD, 11, 56, 8, 48, 32, 69, 56, NONE, 184, NONE, 112, 120, 48, 72 },
+	{ HEAD, 12, 56, 0, 8, 0, 70, 56, NONE, 192, NONE, 112, 120, 40, 56 },
 };
 
 enum { UNSOUGHT, SEEKING, FOUND, MISSING };
@@ -69,7 +61,7 @@ static counter_t misses;
 
 /* Written before state becomes FOUND. */
 static struct {
-	const struct layout *layout;
+	const struct python_layout *layout;
 	void *(*thread_state)(void);
 	int (*finalizing)(void);
 	int (*line)(const void *code, int offset);
@@ -78,22 +70,18 @@ static struct {
 
 /* ---- finding it ---- */
 
-/* From 3.13 on, _PyRuntime begins with a cookie, the version, and whether there is no GIL. */
-static bool free_threaded(int minor)
+static const struct python_layout *layout_of(const char *version)
 {
-	const uint64_t *runtime = minor < 13 ? NULL : dlsym(RTLD_DEFAULT, "_PyRuntime");
-
-	return minor >= 13 && (!runtime || memcmp(runtime, "xdebugpy", 8) != 0 || runtime[2] != 0);
-}
-
-static const struct layout *layout_of(const char *version)
-{
+	static struct python_layout told; /* written by the one thread that seeks */
 	int major = 0, minor = 0;
 
 	if (sscanf(version, "%d.%d", &major, &minor) != 2 || major != 3 || sizeof(void *) != 8)
 		return NULL;
+	if (minor >= PYTHON_IMAGE_MINOR)
+		return python_image_read(dlsym(RTLD_DEFAULT, "_PyRuntime"), minor, &told) ? &told
+											  : NULL;
 	/* Only debug builds export it, and their objects have other heads. */
-	if (dlsym(RTLD_DEFAULT, "_Py_NegativeRefcount") || free_threaded(minor))
+	if (dlsym(RTLD_DEFAULT, "_Py_NegativeRefcount"))
 		return NULL;
 	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
 		if (layouts[i].minor == minor)
@@ -162,6 +150,31 @@ static const void *pointer_at(const void *p, uint16_t offset)
 	return *(const void *const *)((const char *)p + offset);
 }
 
+static const void *type_of(const void *object)
+{
+	return pointer_at(object, python.layout->object_type);
+}
+
+/*
+ * The bits of a state from its kind on. Below them is whether the string is interned, a number up
+ * to 3 in two bits, or without a GIL in a byte, or since 3.14 in two; above them is anything. So of
+ * a string that has its characters with it, only one reading makes sense.
+ * @return 0: none does.
+ */
+static uint32_t state_bits(uint32_t word)
+{
+	static const unsigned shifts[] = { 2, 8, 16 };
+
+	for (size_t i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
+		uint32_t bits = word >> shifts[i], kind = STATE_KIND(bits);
+
+		if ((word & ((1u << shifts[i]) - 1)) <= 3 && STATE_COMPACT(bits) &&
+		    (kind == 1 || kind == 2 || kind == 4))
+			return bits;
+	}
+	return 0;
+}
+
 /* One code point as UTF-8. Half of a surrogate pair stands for a byte that was no text. */
 static size_t put_utf8(char *out, uint32_t c)
 {
@@ -197,17 +210,17 @@ static uint32_t code_point(const void *data, unsigned kind, size_t i)
 /* @return the interned text of a str, "?" for anything else. */
 static uint32_t text_of(const char *s)
 {
-	const struct layout *l = python.layout;
+	const struct python_layout *l = python.layout;
 	char text[NAME_BYTES];
 	size_t length, used = 0, i = 0;
 	uint32_t bits;
 	const char *data;
 
-	if (!s || pointer_at(s, OBJECT_TYPE) != python.string_type)
+	if (!s || type_of(s) != python.string_type)
 		return intern("?");
-	length = *(const size_t *)(s + STRING_LENGTH);
-	bits = *(const uint32_t *)(s + STRING_STATE);
-	if (!STATE_COMPACT(bits))
+	length = *(const size_t *)(s + l->string_length);
+	bits = state_bits(*(const uint32_t *)(s + l->string_state));
+	if (bits == 0)
 		return intern("?");
 	data = s + (STATE_ASCII(bits) ? l->ascii_bytes : l->compact_bytes);
 	if (STATE_ASCII(bits)) { /* nearly always */
@@ -220,14 +233,42 @@ static uint32_t text_of(const char *s)
 	return intern(text);
 }
 
-/* @return the byte offset of the instruction that @frame is at. */
+/* Where the instructions are that @frame runs: threads may have copies of their own. */
+static const char *code_start(const char *frame, const char *code)
+{
+	const struct python_layout *l = python.layout;
+	const char *copies = l->code_copies != NONE ? pointer_at(code, l->code_copies) : NULL;
+	int32_t copy;
+
+	if (!copies)
+		return code + l->code_start;
+	copy = *(const int32_t *)(frame + l->frame_copy);
+	if (copy < 0 || copy >= *(const int64_t *)copies)
+		return NULL;
+	return ((const char *const *)(copies + sizeof(int64_t)))[copy];
+}
+
+/* @return the byte offset of the instruction that @frame is at; -1: nobody knows. */
 static int instruction(const char *frame, const char *code)
 {
-	const struct layout *l = python.layout;
+	const struct python_layout *l = python.layout;
+	const char *start;
+	int64_t offset, bytes;
 
 	if (l->code_start == NONE)
 		return *(const int *)(frame + l->frame_at) * 2;
-	return (int)((const char *)pointer_at(frame, l->frame_at) - (code + l->code_start));
+	start = code_start(frame, code);
+	offset = (const char *)pointer_at(frame, l->frame_at) - start;
+	bytes = *(const int64_t *)(code + l->object_bytes) * 2;
+	/* The pointer may be one before the first. */
+	return start && offset >= -2 && offset < bytes ? (int)offset : -1;
+}
+
+static const char *code_of(const char *frame)
+{
+	uintptr_t p = (uintptr_t)pointer_at(frame, python.layout->frame_code);
+
+	return (const char *)(p & ~REFERENCE_TAG);
 }
 
 static bool is_python(const char *frame, const char *code)
@@ -235,19 +276,19 @@ static bool is_python(const char *frame, const char *code)
 	uint16_t owner = python.layout->frame_owner;
 
 	return (owner == NONE || frame[owner] < OWNED_BY_INTERPRETER) && code &&
-	       pointer_at(code, OBJECT_TYPE) == python.code_type;
+	       type_of(code) == python.code_type;
 }
 
 static size_t walk(const char *thread, struct python_frame *out, size_t max)
 {
-	const struct layout *l = python.layout;
+	const struct python_layout *l = python.layout;
 	const char *frame = pointer_at(thread, l->state_frame);
 	size_t count = 0;
 
 	if (frame && l->holder_frame != NONE)
 		frame = pointer_at(frame, l->holder_frame);
 	for (; frame && count < max; frame = pointer_at(frame, l->frame_previous)) {
-		const char *code = pointer_at(frame, l->frame_code);
+		const char *code = code_of(frame);
 
 		if (is_python(frame, code))
 			out[count++] = (struct python_frame){

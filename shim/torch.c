@@ -76,6 +76,13 @@ static __attribute__((cold, noinline)) void freed_slow(struct range *r)
 	block_freed(r, block_pooled(r) ? 0 : stack_here(STACK_SEGMENT));
 }
 
+/* Is it of a capture of this thread? On which stream it was asked for is not told, so what is for
+ * a stream that is not captured passes for the graph's. */
+static bool captures(struct c10_device where)
+{
+	return capture_here(where.type == C10_CUDA ? where.index : -1);
+}
+
 static void record(void *ptr, int64_t bytes, struct c10_device where)
 {
 	uint64_t base = (uint64_t)(uintptr_t)ptr;
@@ -90,7 +97,7 @@ static void record(void *ptr, int64_t bytes, struct c10_device where)
 	if (shard == BLOCK_SHARDS)
 		return;
 	if (bytes > 0) {
-		block_opened(shard, base, (uint64_t)bytes, capture_here(), alloc_stack());
+		block_opened(shard, base, (uint64_t)bytes, captures(where), alloc_stack());
 	} else if (bytes < 0) {
 		r = block_closed(shard, base);
 		if (__builtin_expect(r != NULL, 0))

@@ -4,9 +4,9 @@
  * source at 0 and its destination at 1, a memset its destination at 0, a batch the index of the
  * operation, a kernel the index of the parameter.
  *
- * Copies and fills have a word for every range that they touch, each at its first byte: the
- * memory of one tensor may be of many mappings. The offset of such a word is its number. They are
- * hashed, because what they touch now need not be what they touched when they were written.
+ * Copies and fills have a word for every range or block that they touch, each at its first byte:
+ * the memory of one tensor may be of many mappings. The offset of such a word is its number. They
+ * are hashed, because what they touch now need not be what they touched when they were written.
  *
  * Any thread; no state.
  */
@@ -62,6 +62,20 @@ static uint64_t touched_from(const struct extent *x, uint64_t at)
 	return z < x->slices ? z * x->slice + y * x->pitch + col : UINT64_MAX;
 }
 
+/* Where the memory at @addr ends, which lies in @v: a block may be of several mappings, a mapping
+ * of several blocks. Up to a place where no block lives, it goes block by block. */
+static uint64_t piece_end(uint64_t addr, const struct range_view *v)
+{
+	uint64_t end = v->base + v->size_bytes;
+	struct range_view block;
+
+	/* What was freed and carved again meanwhile may lie elsewhere. */
+	if (ledger_refer(addr, &block) && block.kind == RANGE_BLOCK &&
+	    addr - block.base < block.size_bytes && block.base + block.size_bytes < end)
+		end = block.base + block.size_bytes;
+	return end;
+}
+
 static void add_extent(struct params *out, uint16_t index, const struct extent *x)
 {
 	uint16_t piece = 0;
@@ -87,7 +101,7 @@ static void add_extent(struct params *out, uint16_t index, const struct extent *
 				.confidence = CONFIDENCE_EXACT,
 			};
 		if (found)
-			at = touched_from(x, v.base + v.size_bytes - x->start);
+			at = touched_from(x, piece_end(x->start + at, &v) - x->start);
 		else
 			at = touched_from(x, at - at % x->slice % x->pitch + x->pitch);
 	}

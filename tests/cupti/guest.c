@@ -230,8 +230,30 @@ static void meets_slow(void)
 
 /* ---- in a constructor, with the linker's lock held, while another thread opens a window ---- */
 
-static sem_t is_constructing;
+static sem_t is_constructing, is_capturing;
 static void (*constructs)(void);
+
+/* Is the first thread of the process asleep? It is where it needs the linker, then. */
+static bool is_asleep(void)
+{
+	char path[64], state = 0;
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)getpid());
+	stat = fopen(path, "r");
+	MUST(stat);
+	MUST(fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+	fclose(stat);
+	return state == 'S';
+}
+
+/* Not only for a moment, as for a lock that somebody just holds. */
+static void wait_for_capture(void)
+{
+	MUST(!sem_wait(&is_capturing));
+	for (int asleep = 0; asleep < 10; usleep(10000))
+		asleep = is_asleep() ? asleep + 1 : 0;
+}
 
 __attribute__((visibility("default"))) void in_constructor(void);
 
@@ -239,8 +261,7 @@ void in_constructor(void)
 {
 	victim_thread_start();
 	sem_post(&is_constructing);
-	/* Meanwhile the other thread comes to where it needs the linker. */
-	usleep(200000);
+	wait_for_capture();
 	constructs();
 }
 
@@ -255,12 +276,14 @@ static void in_library(void (*what)(void))
 	pthread_t loader;
 	CUgraphExec e;
 
-	alarm(10); /* a deadlock ends */
+	alarm(60); /* a deadlock ends */
 	start();
 	constructs = what;
 	MUST(!sem_init(&is_constructing, 0, 0));
+	MUST(!sem_init(&is_capturing, 0, 0));
 	MUST(!pthread_create(&loader, NULL, load, NULL));
 	MUST(!sem_wait(&is_constructing));
+	sem_post(&is_capturing);
 	e = capture();
 	MUST(!pthread_join(loader, NULL));
 	replay_often(e);

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section `blocks` of run.py: what moves inside PyTorch's caching allocator is found there, what
 is well stays silent, and what the events cost."""
-import collections
+import pathlib
 import re
+import statistics
+import tempfile
+
+import overhead
 
 SECTION = "blocks"
-PAIRS = 4                       # of processes, each some seconds: all within a minute
+COST_SECONDS = 65               # at most, after some 10 in which PyTorch is loaded
 BUDGET_PERCENT = {"torch-empty": 5, "torch-decode-step": 1, "torch-decode-replay": 1}
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 # Not PYTORCH_NO_CUDA_MEMORY_CACHING: an allocation in a capture fails there, also without us.
@@ -74,30 +78,55 @@ def run_async(suite):
               f"{'/'.join(e['verdict'] for e in exits(result))}")
 
 
+# How the reload ends that loads the scale, and what the replay after it gives.
+BORN = {"cache": {"strict": "refused: .*born-in-capture. scale ", "warn": "fail born-in-capture$"},
+        "static": {"strict": "pass$", "warn": "pass$"},
+        "output": {"strict": "pass$", "warn": "pass$"}}
+BORN_OUT = {"cache": "2.0", "static": "3.0", "output": "2.0"}
+
+
+def run_born(suite):
+    for mode, ends in BORN.items():
+        for gate, end in ends.items():
+            result = suite.run(suite.python("torch_born.py", mode), gate)
+            wanted = [f"^loaded: {end}", f"^after the replay: {BORN_OUT[mode]}$",
+                      "^without the graph: pass$"]
+            problems = [f"did not say '{w}' (exit {result.code}, {last_line(result.out)} "
+                        f"{last_line(result.err)})" for w in wanted
+                        if not re.search(w, result.out, re.M)]
+            said = re.search("^loaded: (.*)$", result.out, re.M)
+            suite.add(SECTION, f"born in a capture, {mode}, {gate}",
+                      None if "ModuleNotFoundError" in result.err else problems,
+                      said[1] if said else "")
+
+
 def run_cost(suite):
-    plain, under, lines = collections.defaultdict(list), collections.defaultdict(list), []
-    for _ in range(PAIRS):
-        for gate, samples in ((None, plain), ("strict", under)):
-            result = suite.run(suite.python("torch_block_cost.py"), gate)
-            lines = result.lines or lines
-            if "ModuleNotFoundError" in result.err:
-                suite.add(SECTION, "cost", None)
-                return
-            for name, ns in re.findall(r"^measure (\S+) (\S+)$", result.out, re.M):
-                samples[name].append(float(ns))
-    for name, samples in plain.items():
-        a, b = min(samples), min(under[name] or [float("inf")])
-        percent = 100 * (b / a - 1)
-        suite.figures[name] = {"plain_ns": samples, "shim_ns": under[name]}
-        problems = [] if percent <= BUDGET_PERCENT[name] else \
-            [f"{a:.0f} -> {b:.0f} ns, {percent:+.1f} %, budget {BUDGET_PERCENT[name]} %"]
-        suite.add(SECTION, name, problems, f"{a:.0f} -> {b:.0f} ns, {percent:+.1f} %")
-    if not plain:
-        suite.add(SECTION, "cost", ["no figures"])
+    with tempfile.TemporaryDirectory(prefix="arena-") as directory:
+        def start(under):
+            return overhead.Parent(suite.python("torch_overhead.py"),
+                                   suite.environment("strict" if under else None, directory, None),
+                                   directory)
+        try:
+            ratios, samples = overhead.take_pairs(start, COST_SECONDS)
+        except overhead.Failed as failed:
+            missing = "ModuleNotFoundError" in str(failed)
+            suite.add(SECTION, "cost", None if missing else [str(failed)])
+            return
+        reports = len(list(pathlib.Path(directory).glob("*.jsonl")))
+    pairs = max((len(under) for _, under in samples.values()), default=0)
+    suite.add(SECTION, "cost", [] if pairs and reports >= pairs else
+              [f"the library was at work in {reports} of {pairs} processes"],
+              f"{pairs} pairs of processes")
+    for name, (plain, under) in samples.items():
+        over, said = overhead.judge(overhead.interval(ratios[name]), BUDGET_PERCENT[name])
+        said = f"{statistics.median(plain):.0f} -> {statistics.median(under):.0f} ns, {said}"
+        suite.figures[name] = {"plain_ns": plain, "shim_ns": under, "ratios": ratios[name]}
+        suite.add(SECTION, name, [said] if over else [], said)
 
 
 def run(suite):
     run_well(suite)
     run_faulty(suite)
     run_async(suite)
+    run_born(suite)
     run_cost(suite)

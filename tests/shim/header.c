@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public headers in C and C++: each struct, and one call of each kind. header.sh runs it. */
+#include "arena/client.h"
 #include "arena/derive.h"
 
 #include <stdio.h>
@@ -14,7 +15,8 @@ int main(void)
 	int ok = spec.struct_bytes == sizeof(spec) && scope.struct_bytes == sizeof(scope) &&
 		 state.struct_bytes == sizeof(state) && spec.bytes == 0 && scope.role == NULL &&
 		 derivation.struct_bytes == sizeof(derivation) &&
-		 (arena_abi() != 0 || arena_derive(a, &derivation) == ARENA_E_ABSENT);
+		 (arena_abi() != 0 || arena_derive(a, &derivation) == ARENA_E_ABSENT) &&
+		 (arena_abi() != 0 || arena_reload_doubt("why") == ARENA_E_ABSENT);
 
 	/* What the library would refuse, so that it is not started. */
 	printf("%d %d %d\n", arena_abi(), ok, arena_last_message(NULL, 1));

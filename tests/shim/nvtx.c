@@ -36,6 +36,7 @@ _Static_assert(offsetof(struct nvtx_attributes, message_type) ==
 		       offsetof(nvtxEventAttributes_t, messageType),
 	       "type");
 _Static_assert((int)NVTX_MESSAGE_ASCII == (int)NVTX_MESSAGE_TYPE_ASCII &&
+		       (int)NVTX_MESSAGE_WIDE == (int)NVTX_MESSAGE_TYPE_UNICODE &&
 		       (int)NVTX_MESSAGE_REGISTERED == (int)NVTX_MESSAGE_TYPE_REGISTERED,
 	       "types");
 _Static_assert(NVTX_TABLE_CALLBACKS == NVTX_ETID_CALLBACKS &&
@@ -54,6 +55,7 @@ _Static_assert((int)NUMBER_push_ex == (int)NVTX_CBID_CORE_RangePushEx &&
 	       "pushes");
 _Static_assert((int)NUMBER_start_ex == (int)NVTX_CBID_CORE_RangeStartEx &&
 		       (int)NUMBER_start == (int)NVTX_CBID_CORE_RangeStartA &&
+		       (int)NUMBER_start_wide == (int)NVTX_CBID_CORE_RangeStartW &&
 		       (int)NUMBER_end == (int)NVTX_CBID_CORE_RangeEnd,
 	       "starts");
 _Static_assert((int)NUMBER_domain_push == (int)NVTX_CBID_CORE2_DomainRangePushEx &&
@@ -61,6 +63,8 @@ _Static_assert((int)NUMBER_domain_push == (int)NVTX_CBID_CORE2_DomainRangePushEx
 		       (int)NUMBER_domain_start == (int)NVTX_CBID_CORE2_DomainRangeStartEx &&
 		       (int)NUMBER_domain_end == (int)NVTX_CBID_CORE2_DomainRangeEnd &&
 		       (int)NUMBER_domain_string == (int)NVTX_CBID_CORE2_DomainRegisterStringA &&
+		       (int)NUMBER_domain_string_wide ==
+			       (int)NVTX_CBID_CORE2_DomainRegisterStringW &&
 		       (int)NUMBER_domain_create == (int)NVTX_CBID_CORE2_DomainCreateA &&
 		       (int)NUMBER_domain_create_wide == (int)NVTX_CBID_CORE2_DomainCreateW,
 	       "domains");
@@ -197,8 +201,58 @@ static void scene_domains(void)
 	CHECK(nvtxRangePop() == 0);
 	CHECK(nvtxDomainRangePop(one) == 0);
 	CHECK(arena_current(&current) == 0 && !current);
-	CHECK(nvtxRangePushW(L"arena:reload") == 0); /* wide texts are not read, but counted */
-	CHECK(!status().reload_open);
+}
+
+/* Wide texts by each way that they may come. */
+static void scene_wide(void)
+{
+	nvtxDomainHandle_t domain = nvtxDomainCreateW(L"wide");
+	static wchar_t longest[8200];
+	nvtxEventAttributes_t a;
+	struct arena *current, *layer;
+	nvtxRangeId_t id;
+
+	use_cuda();
+	listen();
+	CHECK(nvtxRangePushW(L"arena:reload layers=\u00fc\u20ac\U0001f600") == 0);
+	CHECK(status().reload_open);
+	a = event(NULL, NULL);
+	a.messageType = NVTX_MESSAGE_TYPE_UNICODE;
+	a.message.unicode = L"arena:layer \u00fc\u20ac\U0001f600";
+	CHECK(nvtxRangePushEx(&a) == 1);
+	CHECK(arena_current(&current) == 0 && current);
+	CHECK(arena_open("\303\274\342\202\254\360\237\230\200", &layer) == 0);
+	CHECK(current == layer);
+	CHECK(nvtxRangePop() == 1 && nvtxRangePop() == 0 && !status().reload_open);
+	CHECK(nvtxDomainRangePushEx(domain, &a) == 0);
+	CHECK(arena_current(&current) == 0 && current == layer);
+	CHECK(nvtxDomainRangePop(domain) == 0);
+	id = nvtxRangeStartW(L"arena:layer started");
+	CHECK(arena_current(&current) == 0 && current);
+	nvtxRangeEnd(id);
+	id = nvtxDomainRangeStartEx(domain, &a);
+	CHECK(arena_current(&current) == 0 && current == layer);
+	nvtxDomainRangeEnd(domain, id);
+	a = event(nvtxDomainRegisterStringW(domain, L"arena:layer \u00fc\u20ac\U0001f600"), NULL);
+	CHECK(nvtxRangePushEx(&a) == 0);
+	CHECK(arena_current(&current) == 0 && current == layer);
+	CHECK(nvtxRangePop() == 0);
+	/* What is not ours, and what is wrong. */
+	CHECK(nvtxRangePushW(L"aren") == 0 && nvtxRangePushW(L"") == 1);
+	CHECK(nvtxRangePushW(NULL) == 2 && nvtxRangePop() == 2);
+	CHECK(nvtxRangePop() == 1 && nvtxRangePop() == 0);
+	wmemset(longest, L'x', 8199);
+	wmemcpy(longest, L"arena:layer ", 12);
+	CHECK(nvtxRangePushW(longest) == 0 && nvtxRangePop() == 0);
+	CHECK(heard("longer than 8191 bytes: shorten it") == 1);
+	longest[20] = 0;
+	longest[12] = 0xd800;
+	longest[13] = (wchar_t)0xffffffff;
+	longest[14] = 0x110000;
+	longest[15] = 0;
+	CHECK(nvtxRangePushW(longest) == 0);
+	CHECK(arena_open("\357\277\275\357\277\275\357\277\275", &layer) == 0);
+	CHECK(arena_current(&current) == 0 && current == layer);
 	CHECK(nvtxRangePop() == 0);
 }
 
@@ -345,6 +399,7 @@ static void scene_tool(void)
 	nvtxRangeEnd(id);
 	CHECK(!status().reload_open && TOOL(uint64_t, "tool_ended") == 0x700);
 	CHECK(nvtxDomainCreateA("d") && TOOL(int, "tool_domains") == 1);
+	CHECK(nvtxDomainRegisterStringW(NULL, L"plain") == NULL);
 	CHECK(TOOL(int, "tool_pushed") == 1 && TOOL(int, "tool_popped") == 1);
 }
 
@@ -388,6 +443,7 @@ static const struct {
 	{ "push", scene_push },
 	{ "start", scene_start },
 	{ "tool", scene_tool },
+	{ "wide", scene_wide },
 };
 
 int main(int argc, char **argv)

@@ -38,11 +38,14 @@ class Driver:
         """Host memory, for which the ledger has a range from here on."""
         self.do("cuMemHostRegister_v2", ctypes.c_void_p(pointer), ctypes.c_size_t(count), 0)
 
-    def capture(self, sources, to, count):
-        """A graph that copies @count bytes of each of @sources to @to. @return (exec, stream)."""
+    def capture(self, sources, to, count, before=None):
+        """A graph that copies @count bytes of each of @sources to @to. @return (exec, stream).
+        @before is called first, while the stream captures."""
         stream, graph, made = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self.do("cuStreamCreate", ctypes.byref(stream), 1)
         self.do("cuStreamBeginCapture_v2", stream, 2)
+        if before:
+            before()
         for source in sources:
             self.do("cuMemcpyAsync", ctypes.c_uint64(to), ctypes.c_uint64(source),
                     ctypes.c_size_t(count), stream)

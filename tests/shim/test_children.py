@@ -18,6 +18,7 @@ import tempfile
 import unittest
 
 AT_SECURE = 23
+SCRIPTS = str(pathlib.Path(__file__).resolve().parents[2] / "scripts")
 NOT_INITIALISED = 3                 # CUDA_ERROR_NOT_INITIALIZED
 
 
@@ -45,6 +46,13 @@ def bystander(rank, answers):
     answers.put((rank, os.getpid(), subprocess.call(["sh", "-c", "exit 5"])))
 
 
+def client(rank, answers):
+    """A worker that has the client, from its parent or by itself."""
+    sys.path.insert(0, SCRIPTS)
+    __import__("arena")
+    worker(rank, answers)
+
+
 def start_workers(method, target=worker):
     """@return [(rank, pid, answer)] of two workers."""
     context = multiprocessing.get_context(method)
@@ -63,6 +71,12 @@ def play(scene, *args):
     """One scene; the last line that it prints is its result."""
     if scene == "workers":
         result = start_workers(args[0])
+    elif scene == "clients":            # the parent has the client, or each worker gets it
+        if args[1] == "before":
+            sys.path.insert(0, SCRIPTS)
+            __import__("arena")
+        result = start_workers(args[0], worker if args[1] == "before" and args[0] == "fork"
+                               else client)
     elif scene == "bystanders":
         use_cuda()
         result = start_workers(args[0], bystander)
@@ -147,6 +161,16 @@ class Children(unittest.TestCase):
                 self.check_reports(*((rank, pid) for rank, pid, _ in told),
                                    ends=method == "spawn")
                 self.forget_reports()
+
+    def test_workers_with_the_client(self):
+        """It sees to the exit line."""
+        for method in ("spawn", "fork", "forkserver"):
+            for when in ("before", "inside"):
+                with self.subTest(method=method, when=when):
+                    _, told = self.play("clients", method, when)
+                    self.assertEqual([answer for _, _, answer in told], [0, 0])
+                    self.check_reports(*((rank, pid) for rank, pid, _ in told))
+                    self.forget_reports()
 
     def test_local_rank(self):
         """RANK counts; LOCAL_RANK names a process where it is all there is."""

@@ -5,6 +5,8 @@ objects that have what nn.Module has, tensors are arrays on the simulated driver
 
     test_watch_py.py SCRIPTS present | absent | off [unittest options]
 """
+import contextlib
+import ctypes
 import enum
 import functools
 import gc
@@ -224,6 +226,71 @@ class Present(Case):
         self.assertFalse(w.complete)
         self.assertIn("seconds are over", w.skipped[-1].reason)
 
+    def test_a_known_path_looks_as_it_is_told(self):
+        """Devices and limits that are given hold from then on; the others stay."""
+        m = Module(w=self.array())
+        w = self.watch(m, devices="cpu")
+        self.assertEqual(len(w.bound), 0)
+        m.crowd = [[] for _ in range(100)]
+        self.assertIs(self.watch(m, devices=("cuda:0",), max_objects=50), w)
+        self.assertFalse(w.complete)
+        self.assertEqual(len(w.bound), 1)
+        self.assertFalse(self.watch(m).complete)
+        self.assertTrue(self.watch(m, max_objects=5000).complete)
+        self.assertRegex(w.gap, "^$")
+        self.watch(m, devices="cpu")
+        self.assertRegex(w.gap, "bound nothing on cpu")
+        with self.assertRaisesRegex(arena.Error, "is not known"):
+            self.watch(m, devices="gpu")
+        self.assertRegex(w.gap, "bound nothing on cpu")
+
+    def test_the_library_knows_what_the_watch_did_not_see(self):
+        m = Module(w=self.array())
+        w = self.watch(m, max_objects=50)
+        m.crowd = [[] for _ in range(100)]
+        with self.assertRaises(arena.Refused) as raised:
+            with arena.reload(watch=w):
+                pass
+        self.assertRegex(raised.exception.report["why"], "watch of .* incomplete")
+        self.assertEqual(arena.status()["verdict"], arena.Verdict.UNPROVEN)
+        m.crowd = []
+        w.rebind()
+        with arena.reload(watch=w):
+            pass
+        self.assertEqual(arena.status()["verdict"], arena.Verdict.PASS)
+        with self.assertRaisesRegex(arena.Error, "no reload is open"):
+            arena._call("arena_reload_doubt", b"late")
+
+    def born(self):
+        """A model that made its cache in the capture of its graph. @return it, and the block."""
+        tell = ctypes.CDLL(None)["_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"]
+        segment = self.driver.alloc(1 << 21)
+        self.driver.alloc(4096)
+
+        def allocate():
+            tell(ctypes.c_void_p(segment), ctypes.c_int64(4096), ctypes.c_size_t(0),
+                 ctypes.c_size_t(0), ctypes.c_uint16(1))
+        m = Module()
+        m.graph = self.driver.capture([segment], self.out, 4 * N, before=allocate)
+        m.cache = OnDevice(segment, (N,))
+        return m, segment
+
+    def test_a_cache_that_is_born_in_a_capture(self):
+        m, p = self.born()
+        w = self.watch(m)
+        with arena.reload(watch=w):             # an output, as far as anybody can tell
+            pass
+        values = (ctypes.c_int * N)()
+        with arena.reload(watch=w) if not STRICT else self.assertRaisesRegex(
+                arena.Refused, "born-in-capture. cache .* graph exec"):
+            with arena.reload(watch=w) if STRICT else contextlib.nullcontext():
+                self.driver.do("cuMemcpyHtoD_v2", ctypes.c_uint64(p), values, 4 * N)
+        found = [f["kind"] for f in (arena._last_report or {})["findings"]]
+        self.assertEqual(found, ["born-in-capture"])
+        self.driver.do("cuGraphExecDestroy", m.graph[0])
+        with arena.reload(watch=w):
+            self.driver.do("cuMemcpyHtoD_v2", ctypes.c_uint64(p), values, 4 * N)
+
     def test_a_walk_that_was_cut_proves_nothing(self):
         """A tensor that the look before, or after, did not reach may have moved."""
         m = Module(w=self.array())
@@ -240,7 +307,9 @@ class Present(Case):
         arena._required = False
         self.addCleanup(arena.require)
         m.crowd = [[i] for i in range(100)]
-        with self.assertWarnsRegex(RuntimeWarning, "reload .* is unproven: .* incomplete"):
+        # Whether it is refused is the gate's to say, then.
+        with self.assertRaisesRegex(arena.Refused, "unproven: .* incomplete") if STRICT else \
+                self.assertWarnsRegex(RuntimeWarning, "reload .* is unproven: .* incomplete"):
             with arena.reload(watch=w):
                 pass
         self.assertRaises(arena.GateError, arena.gate)

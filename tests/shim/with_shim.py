@@ -17,6 +17,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import schema  # noqa: E402
+
 
 def parse(argv):
     p = argparse.ArgumentParser()
@@ -71,6 +74,7 @@ def failures(args, status, folder, reports):
     exits = [line for line in lines if line.get('type') == 'exit']
     strays = sorted(p.name for p in folder.iterdir())
 
+    yield from schema.problems(lines)
     if status != args.status:
         yield f'exit status {status}, expected {args.status}'
     if args.reports is not None and len(files) != args.reports:

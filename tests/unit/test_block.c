@@ -4,6 +4,9 @@
 #include "arena/block.h"
 
 #include "arena/block_map.h"
+#include "arena/body.h"
+#include "arena/born.h"
+#include "arena/intern.h"
 #include "arena/object.h"
 #include "arena/reload.h"
 #include "arena/snapshot.h"
@@ -548,6 +551,202 @@ Test(block, eager_during_a_capture_is_not_born_in_it, .init = start)
 	block_window(false);
 	give_back(SEGMENT);
 	cr_assert(!launches(10));
+}
+
+/* It made what the second graph reads; the third capture has it made there again. */
+Test(block, what_a_helper_thread_allocates_for_captures, .init = start)
+{
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	block_window(false);
+	block_window(true);
+	capture(10, SEGMENT, 0);
+	block_window(false);
+	give_back(SEGMENT);
+	block_window(true);
+	carve(SEGMENT, 8 * KIB);
+	capture(20, SEGMENT, 0);
+	block_window(false);
+	cr_assert(launches(10) && launches(20));
+	cr_assert_eq(world_findings, 0);
+	cr_assert_eq(load_relaxed(&block_freed_count), 0);
+}
+
+/* The same, but it comes to another place, or after the window: nobody takes it over. */
+Test(block, what_a_helper_thread_allocated_is_not_taken_over, .init = start)
+{
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	block_window(false);
+	block_window(true);
+	capture(10, SEGMENT, 0);
+	block_window(false);
+	give_back(SEGMENT);
+	block_window(true);
+	carve(SEGMENT + 4 * KIB, 4 * KIB);
+	block_window(false);
+	carve(SEGMENT, 4 * KIB);
+	cr_assert(!launches(10));
+	/* And an ordinary one is ordinary, whoever gets its place. */
+	capture(20, SEGMENT, 0);
+	give_back(SEGMENT);
+	block_window(true);
+	carve(SEGMENT, 4 * KIB);
+	block_window(false);
+	cr_assert(!launches(20));
+}
+
+Test(block, a_segment_that_captures_share_is_counted, .init = start)
+{
+	const uint64_t pool = SEGMENT + 64 * MIB;
+	struct block_counters b;
+
+	world_open(pool, 2 * MIB, RANGE_DEVICE);
+	carve(pool + MIB, 4 * KIB);
+	give_back(pool + MIB);
+	block_window(true);
+	block_opened(DEV, pool, 4 * KIB, true, 0);
+	block_read_counters(&b);
+	cr_assert_eq(b.mixed, 0, "nothing ordinary lives there");
+	carve(SEGMENT + MIB, 4 * KIB);
+	block_window(false);
+	carve(SEGMENT + 2 * MIB, 4 * KIB);
+	capture(10, SEGMENT + 2 * MIB, 0);
+	block_window(true);
+	block_opened(DEV, SEGMENT, 4 * KIB, true, 0);
+	block_opened(DEV, SEGMENT + 4 * KIB, 4 * KIB, true, 0);
+	block_window(false);
+	block_read_counters(&b);
+	cr_assert_eq(b.mixed, 1, "once for each segment");
+}
+
+/* ---- state that is born in a capture ---- */
+
+/* A capture allocates, captures, and what it allocated lives on as "y". */
+static void bear(bool captures)
+{
+	block_window(true);
+	block_opened(DEV, SEGMENT, 4 * KIB, captures, 0);
+	capture(10, SEGMENT, 0);
+	block_window(false);
+	bind_bytes("y", ARENA_BOUND, SEGMENT, 4 * KIB);
+}
+
+static struct reload_outcome born_outcome;
+
+/* A reload that copies to @at, if that is not 0. @return the findings of the kind. */
+static unsigned reload_copying(uint64_t at, uint64_t bytes)
+{
+	unsigned count = 0;
+	uint64_t id;
+
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	if (at != 0)
+		born_written(at, bytes);
+	cr_assert_eq(reload_end(id, &born_outcome), 0);
+	for (uint32_t i = 0; i < born_outcome.findings.count; i++)
+		count += born_outcome.findings.list[i].kind == FINDING_BORN_IN_CAPTURE;
+	return count;
+}
+
+Test(block, a_reload_into_what_a_capture_allocated, .init = start)
+{
+	const struct slot_finding *f;
+	char text[512];
+
+	bear(true);
+	cr_assert_eq(reload_copying(SEGMENT + KIB, 512), 1);
+	f = born_outcome.findings.list;
+	cr_assert_eq(f->severity, SEVERITY_ERROR);
+	cr_assert_eq(f->execs_count, 1);
+	slot_finding_text(f, text, sizeof(text));
+	cr_assert_not_null(strstr(text, "[born-in-capture] y at 0x7f0000000000 (generation"));
+	cr_assert_not_null(strstr(text, "graph exec 1 allocated it"));
+	cr_assert_eq(born_outcome.verdict, RELOAD_FAIL);
+	/* What was copied in an earlier reload is overwritten by now. */
+	cr_assert_eq(reload_copying(0, 0), 0);
+	cr_assert_eq(born_outcome.verdict, RELOAD_PASS);
+}
+
+Test(block, an_output_that_nobody_loads, .init = start)
+{
+	bear(true);
+	born_written(SEGMENT, 4 * KIB);
+	cr_assert_eq(reload_copying(SEGMENT + 64 * KIB, 4 * KIB), 0);
+	/* Of no slot: it may be anything. */
+	block_window(true);
+	block_opened(DEV, SEGMENT + 64 * KIB, 4 * KIB, true, 0);
+	capture(20, SEGMENT + 64 * KIB, 0);
+	block_window(false);
+	cr_assert_eq(reload_copying(SEGMENT + 64 * KIB, 4 * KIB), 0);
+}
+
+Test(block, state_that_a_capture_only_reads, .init = start)
+{
+	bear(false);
+	cr_assert_eq(reload_copying(SEGMENT, 4 * KIB), 0);
+}
+
+/* One copy over both: only what the capture allocated is overwritten. */
+Test(block, state_beside_what_a_capture_allocated, .init = start)
+{
+	carve(SEGMENT + 4 * KIB, 4 * KIB);
+	block_window(true);
+	block_opened(DEV, SEGMENT, 4 * KIB, true, 0);
+	capture(10, SEGMENT + 4 * KIB, SEGMENT);
+	block_window(false);
+	bind_bytes("y", ARENA_BOUND, SEGMENT, 4 * KIB);
+	bind_bytes("z", ARENA_BOUND, SEGMENT + 4 * KIB, 4 * KIB);
+	cr_assert_eq(reload_copying(SEGMENT, 8 * KIB), 1);
+	cr_assert_str_eq(interned(born_outcome.findings.list[0].name), "y");
+}
+
+Test(block, state_whose_graph_is_gone, .init = start)
+{
+	bear(true);
+	/* Another graph reads it. */
+	capture(20, SEGMENT, 0);
+	cr_assert_eq(reload_copying(SEGMENT, 4 * KIB), 1);
+	exec_close(10);
+	cr_assert_eq(reload_copying(SEGMENT, 4 * KIB), 0);
+	cr_assert_eq(born_outcome.verdict, RELOAD_PASS);
+}
+
+Test(block, scratch_that_a_capture_allocated, .init = start)
+{
+	bear(true);
+	registry_lock();
+	slot_of("y", ARENA_BOUND, 4 * KIB)->spec.flags = ARENA_SPEC_SCRATCH;
+	registry_unlock();
+	cr_assert_eq(reload_copying(SEGMENT, 4 * KIB), 0);
+}
+
+Test(block, state_in_memory_of_an_allocation_node, .init = start)
+{
+	const uint64_t base = SEGMENT + 64 * MIB;
+	struct exec_builder *b = exec_build_begin();
+
+	world_open(base, MIB, RANGE_GRAPH);
+	exec_build_node(b, KERNEL(10, 11, base));
+	exec_build_owns(b, base);
+	exec_open(10, 1, b);
+	bind_bytes("y", ARENA_BOUND, base, MIB);
+	cr_assert_eq(reload_copying(base, MIB), 1);
+	exec_close(10);
+	cr_assert_eq(reload_copying(base, MIB), 0);
+}
+
+Test(block, more_copies_than_are_noted, .init = start)
+{
+	uint64_t id, before = load_relaxed(&exec_stats.dropped);
+
+	bear(true);
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	for (uint64_t i = 0; i < 2048; i++)
+		born_written(SEGMENT + (2047 - i), 1);
+	cr_assert_eq(load_relaxed(&exec_stats.dropped) - before, 1024);
+	cr_assert_eq(reload_end(id, &born_outcome), 0);
+	cr_assert_eq(born_outcome.findings.count, 1);
 }
 
 Test(block, a_segment_in_which_captures_allocate, .init = start)

@@ -227,6 +227,11 @@ bool ledger_find(uint64_t addr, struct range_view *out)
 	return true;
 }
 
+bool ledger_refer(uint64_t addr, struct range_view *out)
+{
+	return ledger_find(addr, out);
+}
+
 struct exec_builder {
 	int unused;
 };
@@ -524,6 +529,20 @@ static CUresult driver_context(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
+static uint64_t stream_context = 0xc0;
+
+static CUresult driver_stream_context(CUstream s, CUcontext *context)
+{
+	*context = (CUcontext)stream_context;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_device(CUdevice *ordinal)
+{
+	*ordinal = 3;
+	return CUDA_SUCCESS;
+}
+
 static CUresult driver_instantiate(CUgraphExec *e, CUgraph g, unsigned long long flags)
 {
 	note("INSTANTIATE; ");
@@ -609,6 +628,7 @@ static CUresult driver_destroy_node(CUgraphNode n)
 
 struct real_driver real = {
 	.cuCtxGetCurrent = driver_context,
+	.cuCtxGetDevice = driver_device,
 	.cuFuncGetName = driver_name,
 	.cuFuncGetParamCount = driver_count,
 	.cuFuncGetParamInfo = driver_param,
@@ -638,6 +658,7 @@ struct real_driver real = {
 	.cuStreamBeginCapture_v2 = driver_begin,
 	.cuStreamEndCapture = driver_end,
 	.cuStreamGetCaptureInfo_v3 = driver_capture_info,
+	.cuStreamGetCtx = driver_stream_context,
 	.cuStreamIsCapturing = driver_is_capturing,
 };
 
@@ -682,6 +703,22 @@ Test(capture, a_launch_is_read_from_the_node_it_became)
 	trace[0] = '\0';
 	launch(A);
 	expect("LAUNCH; ");
+}
+
+Test(capture, is_of_the_device_that_it_began_on)
+{
+	CUgraph g;
+
+	cr_assert(!capture_here(3));
+	begin();
+	cr_assert(capture_here(3) && capture_here(-1));
+	cr_assert(!capture_here(2));
+	cuStreamEndCapture(STREAM, &g);
+	cr_assert(!capture_here(3) && !capture_here(-1));
+	/* On a stream of another context nobody knows. */
+	stream_context = 0xc1;
+	begin();
+	cr_assert(capture_here(3) && capture_here(2));
 }
 
 Test(capture, what_no_wrapper_saw_is_read_at_its_end)

@@ -181,6 +181,34 @@ Test(reload, does_not_nest)
 	end(id, RELOAD_PASS);
 }
 
+/* What a client knows of one reload: it passes not, and the next one does. */
+Test(reload, that_the_client_doubts)
+{
+	uint64_t id = begin(NULL), generation = reload_generation();
+	struct reload_outcome *o;
+
+	stage(0, 1);
+	commit(0);
+	cr_assert_eq(reload_doubt("half of it was seen"), 0);
+	cr_assert_eq(reload_doubt("another reason"), 0);
+	o = end(id, RELOAD_UNPROVEN);
+	cr_assert_str_eq(o->why, "half of it was seen");
+	cr_assert_eq(o->generation, generation);
+	id = begin(NULL);
+	stage(0, 2);
+	commit(0);
+	stage(1, 2);
+	commit(1);
+	end(id, RELOAD_PASS);
+	cr_assert_eq(reload_doubt("late"), ARENA_E_BUSY);
+	cr_assert_not_null(strstr(arena_message(), "no reload is open"));
+	/* A failure is one, whatever else is said. */
+	id = begin(NULL);
+	stage(0, 3);
+	reload_doubt("of no importance");
+	end(id, RELOAD_FAIL);
+}
+
 Test(reload, nothing_is_open)
 {
 	struct reload_outcome o;

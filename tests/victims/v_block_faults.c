@@ -115,6 +115,25 @@ static void ends(void)
 	block_free(&pool, w);
 }
 
+/* A fill and a copy go over two tensors that lie side by side; the second one goes. */
+static void side_by_side(void)
+{
+	CUgraphExec filled, copied;
+	CUdeviceptr second;
+
+	out = dev_alloc("out", BIG);
+	w = block_alloc(&pool, "first", TENSOR);
+	second = block_alloc(&pool, "second", TENSOR);
+	MUST(second == w + TENSOR);
+	CAPTURE_EXEC(filled, CK(cuMemsetD8Async(w, 0, TENSOR + 4, S)));
+	CAPTURE_EXEC(copied, CK(cuMemcpyDtoDAsync(out, w, 2 * TENSOR, S)));
+	replay("filled", filled);
+	replay("copied", copied);
+	block_free(&pool, second);
+	replay("filled", filled);
+	replay("copied", copied);
+}
+
 VICTIM({ "derived", derived }, { "in-place", in_place }, { "reused", reused },
        { "kept-for-a-while", kept_for_a_while }, { "recaptured", recaptured },
-       { "workspace", workspace }, { "ends", ends });
+       { "workspace", workspace }, { "ends", ends }, { "side-by-side", side_by_side });

@@ -159,6 +159,28 @@ static void eager_thread(void)
 	replay("E1", e[1]);
 }
 
+/* A thread that does not capture (autograd's) allocates what the next graph reads; it is dropped,
+ * and the third capture has it allocated there again. */
+static void helper_thread(void)
+{
+	pthread_t t;
+
+	start();
+	for (int i = 0; i < 3; i++)
+		CAPTURE_EXEC(e[i], {
+			if (i == 2)
+				block_free(&ordinary, eager);
+			if (i != 1) {
+				MUST(pthread_create(&t, NULL, allocate_eagerly, NULL) == 0);
+				pthread_join(t, NULL);
+			}
+			run_acc(out, i == 0 ? in : eager);
+		});
+	poke(eager, 1);
+	for (int i = 0; i < 3; i++)
+		replay((const char *[]){ "E0", "E1", "E2" }[i], e[i]);
+}
+
 /* Sleep and wake: the segments of both pools are unmapped, and mapped again at their place. */
 static void pause_and_resume(void)
 {
@@ -189,5 +211,5 @@ static void asleep(void)
 
 VICTIM({ "forty-sizes", forty_sizes }, { "pool-gone", pool_gone }, { "pool-freed", pool_freed },
        { "recorded-input", recorded_input }, { "chained", chained },
-       { "eager-thread", eager_thread }, { "pause-and-resume", pause_and_resume },
-       { "asleep", asleep });
+       { "eager-thread", eager_thread }, { "helper-thread", helper_thread },
+       { "pause-and-resume", pause_and_resume }, { "asleep", asleep });

@@ -135,6 +135,52 @@ static void recorded_again(void)
 	MUST(peek(out) == 3);
 }
 
+/* A copy in a reload into @p, which the graph of @exec then overwrites or not. */
+static void load(const char *name, CUdeviceptr p)
+{
+	uint64_t id = reload_begin(NULL);
+	CUdeviceptr fresh = dev_alloc("fresh", BIG);
+
+	poke(fresh, 5);
+	CK(cuMemcpyDtoD(p, fresh, TENSOR));
+	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
+	reload_end(name, id);
+}
+
+/* A cache is made at its first use, which is in the capture; a reload loads it, and the next
+ * replay writes it anew. Without that graph the memory is as good as any. */
+static void born_in_capture(void)
+{
+	CUdeviceptr cache = 0;
+
+	a = layer("model.layers.0");
+	CAPTURE_EXEC(e, {
+		cache = block_alloc(&private_pool, "cache", TENSOR);
+		run_set(cache, 2);
+	});
+	slot_bind(a, "cache", cache, TENSOR);
+	load("R", cache);
+	replay("E", e);
+	MUST(peek(cache) == 2);
+	CK(cuGraphExecDestroy(e));
+	load("again", cache);
+	MUST(peek(cache) == 5);
+}
+
+/* The same cache, made before the capture. */
+static void made_before(void)
+{
+	CUdeviceptr cache = block_alloc(&pool, "cache", TENSOR);
+
+	a = layer("model.layers.0");
+	CAPTURE_EXEC(e, run_acc(cache, cache));
+	slot_bind(a, "cache", cache, TENSOR);
+	load("R", cache);
+	replay("E", e);
+	MUST(peek(cache) == 10);
+}
+
 VICTIM({ "rebound", rebound }, { "in-place", in_place }, { "dropped", dropped },
        { "came-back", came_back }, { "taken", taken }, { "weak-reference", weak_reference },
-       { "recorded-again", recorded_again });
+       { "recorded-again", recorded_again }, { "born-in-capture", born_in_capture },
+       { "made-before", made_before });

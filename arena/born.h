@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * State that lies in memory which a capture allocated. What a graph allocates in its pool it writes
+ * before it reads it, so each replay overwrites what anybody else put there: a cache that was made
+ * lazily inside the capture, lives on as state of the model, and is loaded by a reload. Whether
+ * such memory is state or an output of the graph cannot be told from its address. So a slot
+ * that is bound there says nothing; it is a finding (born-in-capture) when a reload copies into it
+ * while an exec that the memory came with lives. Fills do not count: caches are cleared by them.
+ *
+ * Threads: any.
+ */
+#ifndef ARENA_BORN_H
+#define ARENA_BORN_H
+
+#include "arena/snapshot.h"
+
+/* 1 while a reload is open: copies are told to born_written(). */
+extern _Atomic uint32_t born_watched;
+
+/* @brief A reload begins (nothing was copied yet) or has ended. The caller serialises. */
+void born_watch(bool on);
+/* @brief [addr, addr + size_bytes) was copied to, outside of captures and graphs. */
+void born_written(uint64_t addr, uint64_t size_bytes);
+/* @brief Append what the open reload copied into slots of @a (NULL: of all arenas) for nothing.
+ * Takes the registry lock, and the holders lock inside it. @return 0 or -ENOMEM. */
+int born_verify(const struct arena *a, struct slot_findings *out);
+
+#endif

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section kernels of run.py: the kernels of kernels/kernels.def on the GPU.
+"""Section kernels of run.py: the kernels of kernels/ on the GPU.
 
 Each derivation (kernels_check) and each maintenance kernel (kernels_maintain) against its C twin,
-bit for bit, the same under compute-sanitizer where it is installed, and what share of a copy's
-bandwidth those reach that move a weight, or look at all of it.
+bit for bit, each kernel of a decode graph (decode_check) within its bound, the same under
+compute-sanitizer where it is installed, and what share of a copy's bandwidth those reach that move
+a weight, or look at all of it.
 """
 import re
 import shutil
 
 SECTION = "kernels"
-PROGRAMS = {"kernels_check": "derivations", "kernels_maintain": "maintenance"}
+PROGRAMS = {"kernels_check": "derivations", "kernels_maintain": "maintenance",
+            "decode_check": "decode graph"}
 # Per cent that figures have to reach, by how their names begin; the others are only told.
 SHARES_MIN = {
     "kernels_check": {"": 60.0},  # of a device-to-device copy of the same bytes
@@ -29,7 +31,7 @@ def run(suite):
             r = suite.run([program, "large", seed], None, timeout=300)
             add_checks(suite, r, f"{PROGRAMS[name]}, seed {seed}")
             if seed == SEEDS[0]:
-                add_figures(suite, r, SHARES_MIN[name])
+                add_figures(suite, r, SHARES_MIN.get(name, {}))
         add_sanitizer(suite, program)
 
 

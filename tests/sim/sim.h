@@ -396,13 +396,15 @@ struct twin {
 	const char *name;
 	void (*run)(const void *args);
 	unsigned n_params;
-	struct twin_param param[12];
+	struct twin_param param[20];
 	size_t bytes;
 };
 extern const struct twin twins[];
 extern const size_t n_twins;
 extern const struct twin *const twin_spin;
-const struct twin *twin_at(size_t i);	/* of those and the derivations; NULL: behind the last */
+/* Of those, the derivations, then the decode kernels; NULL: behind the last. */
+const struct twin *twin_at(size_t i);
+const struct twin *twin_decode(size_t i);	/* twins_decode.c */
 /* Between simulated memory and the host's; false: fault. */
 bool twin_load(uint64_t addr, void *to, size_t n);
 bool twin_store(uint64_t addr, const void *from, size_t n);

@@ -212,6 +212,41 @@ static void pointer_queries(void)
 
 /* ---- virtual memory ---- */
 
+/* Of a decode kernel: over two mappings, queries and keys in one row; then one element too many. */
+static void decode_kernels_touch_their_ranges(void)
+{
+	uint16_t row[8] = { 0x3f80, 0x4000, 0x4040, 0x4080, 0x3f80, 0x4000, 0x4040, 0x4080 };
+	uint16_t table[2] = { 0, 0x3f80 }, back[8];	/* cos 0, sin 1; rows are 1 2 3 4 */
+	uint32_t tokens = 2, heads = 1, rot = 2, rows = 1, stride = 4, none = 0;
+	CUdeviceptr positions, cos_sin, q, k, r;
+
+	test_start();
+	positions = device(16);
+	cos_sin = device(4);
+	r = reserve(4 * MIB);
+	map(r, physical(2 * MIB), 2 * MIB);
+	map(r + 2 * MIB, physical(2 * MIB), 2 * MIB);
+	q = r + 2 * MIB - 2;
+	k = q + 4;
+	OK(cuMemsetD8(positions, 0, 16));
+	OK(cuMemcpyHtoD(cos_sin, table, sizeof(table)));
+	OK(cuMemcpyHtoD(q, row, sizeof(row)));
+	void *args[] = { &positions, &q, &k, &cos_sin, &tokens, &heads, &heads, &rot, &rows,
+			 &stride, &none, &stride, &none, &none };
+	OK(run(S, "decode_rotary", args));
+	OK(cuStreamSynchronize(S));
+	OK(cuMemcpyDtoH(back, q, sizeof(back)));
+	for (int i = 0; i < 8; i += 4) {
+		EQ(back[i], 0xc000);	/* -2 1 -4 3 */
+		EQ(back[i + 1], 0x3f80);
+		EQ(back[i + 2], 0xc080);
+		EQ(back[i + 3], 0x4040);
+	}
+	k = r + 4 * MIB - 2;
+	OK(run(S, "decode_rotary", args));
+	EQ(cuStreamSynchronize(S), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 static void map_needs_access(void)
 {
 	CUdeviceptr r;
@@ -518,6 +553,7 @@ const struct test tests_memory[] = {
 	{ "registered host memory", registered_host_memory, NULL },
 	{ "a freed pinned source faults", freed_pinned_source_faults, NULL },
 	{ "pointer queries", pointer_queries, NULL },
+	{ "decode kernels touch their ranges", decode_kernels_touch_their_ranges, NULL },
 	{ "a mapping needs access", map_needs_access, NULL },
 	{ "vmm arguments and lifetimes", vmm_arguments, NULL },
 	{ "unmapped access faults", unmapped_access_faults, NULL },

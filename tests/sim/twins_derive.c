@@ -79,5 +79,6 @@ const struct twin *twin_at(size_t i)
 {
 	if (i < n_twins)
 		return &twins[i];
-	return i - n_twins < ARRAY_SIZE(rows) ? row(i - n_twins) : NULL;
+	i -= n_twins;
+	return i < ARRAY_SIZE(rows) ? row(i) : twin_decode(i - ARRAY_SIZE(rows));
 }

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All kernels of a decode graph in one module: one image to embed and to load. Sorted. */
+#include "kernels/decode/activation.cu"
+#include "kernels/decode/attention.cu"
+#include "kernels/decode/cache.cu"
+#include "kernels/decode/exllama_gemm.cu"
+#include "kernels/decode/fp8.cu"
+#include "kernels/decode/fp8_gemm.cu"
+#include "kernels/decode/gemm.cu"
+#include "kernels/decode/marlin_gemm.cu"
+#include "kernels/decode/moe.cu"
+#include "kernels/decode/moe_gemm.cu"
+#include "kernels/decode/norm.cu"
+#include "kernels/decode/nvfp4_gemm.cu"
+#include "kernels/decode/nvfp4_quant.cu"
+#include "kernels/decode/rotary.cu"
+#include "kernels/decode/rows.cu"

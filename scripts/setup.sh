@@ -5,12 +5,12 @@
 # Usage: scripts/setup.sh [--build-only]
 set -euo pipefail
 
-packages=(gcc meson ninja-build pkg-config libjansson-dev python3 scdoc)
+packages=(gcc meson ninja-build pkg-config libdw-dev libjansson-dev python3 scdoc zlib1g-dev)
 optional=()	# what tests are skipped without, where the distribution does not have it
 case "${1:-}" in
 '') packages+=(clang clang-format libclang-rt-dev libcriterion-dev libunwind-dev
 	python3-jsonschema valgrind binutils)
-	optional+=(python3-torch) ;;
+	optional+=(chromium python3-torch) ;;
 --build-only) ;;
 *)
 	echo "setup: unknown argument '$1': use --build-only or nothing" >&2

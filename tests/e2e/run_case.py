@@ -47,6 +47,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import schema  # noqa: E402
+
 REFUSED = "401"
 SLOT_VERBS = ("verify", "reload", "call")
 SKIP = 77
@@ -390,7 +393,7 @@ def run_form(args, form):
             yield gate, None
             continue
         under = under or r
-        yield gate, list(check(form, r, gate))
+        yield gate, list(check(form, r, gate)) + list(schema.problems(r.lines))
     for name, gate in (("off", "off"), ("alone", None)):
         if under and name in args.gates and not may_refuse(form) and "racing" not in form.flags:
             yield name, list(check_alone(args, form, under, gate))

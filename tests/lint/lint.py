@@ -21,7 +21,7 @@ PARAMETERS_MAX = 5
 PUBLIC_COMMENTS_MIN = 0.4
 
 # The headers that are installed.
-PUBLIC = ('arena/arena.h', 'arena/derive.h')
+PUBLIC = ('arena/arena.h', 'arena/derive.h', 'arena/client.h')
 
 # Besides the rows of hooks.def and the public API: the look-ups, what NVTX asks and calls, and what
 # PyTorch calls.
@@ -38,6 +38,8 @@ LAYERS = {
     'cupti': ({'arena'}, {'jansson.h'}),
 }
 OURS = tuple(LAYERS)
+# A program of its own: it prints and exits, and takes nothing of the library but lists of data.
+TOOL = 'reports/ctl'
 CODE = ('.c', '.h')
 TEXT = CODE + ('.def', '.cu', '.py', '.sh', '.in')
 
@@ -47,6 +49,10 @@ def files(root, folders, suffixes):
         for path in sorted((root / folder).rglob('*')):
             if path.is_file() and path.suffix in suffixes and 'corpus' not in path.parts:
                 yield path
+
+
+def is_tool(root, path):
+    return path.is_relative_to(root / TOOL)
 
 
 def rows(path, macro):
@@ -150,6 +156,8 @@ def rule_sorted(args):
         'shim/uses.def': [r[0] for r in rows(args.root / 'shim/uses.def', 'USE')],
         'shim/options.def': [r[0] for r in rows(args.root / 'shim/options.def', r'OPTION_\w+')],
         'shim/coverage.def': [r[1] for r in rows(args.root / 'shim/coverage.def', 'COVERAGE')],
+        'kernels/decode/decode.def': [r[0] for r in rows(args.root / 'kernels/decode/decode.def',
+                                                           'DECODE')],
         'kernels/kernels.def': [r[0] for r in rows(args.root / 'kernels/kernels.def',
                                                      '(?:KERNEL|DERIVE)')],
         'arena/findings.def': [r[1] for r in rows(args.root / 'arena/findings.def', 'FINDING')],
@@ -167,6 +175,8 @@ def rule_layers(args):
     """A lower layer does not include a higher one, or what only a higher one may use."""
     for layer, (below, banned) in LAYERS.items():
         for path in files(args.root, [layer], CODE):
+            if is_tool(args.root, path):
+                continue
             for n, line in enumerate(path.read_text().splitlines(), 1):
                 m = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
                 if not m:
@@ -175,6 +185,11 @@ def rule_layers(args):
                 higher = m.group(1) == '"' and '/' in m.group(2) and folder not in below | {layer}
                 if higher or m.group(2) in banned:
                     yield f'{path}:{n}: {layer}/ includes {m.group(2)}'
+    for path in files(args.root, [TOOL], CODE):
+        for n, line in enumerate(path.read_text().splitlines(), 1):
+            m = re.match(r'\s*#\s*include\s*"(.*/.*)"', line)
+            if m and not m.group(1).endswith('.def') and not m.group(1).startswith(TOOL):
+                yield f'{path}:{n}: {TOOL}/ includes {m.group(1)}'
 
 
 def rule_atomics(args):
@@ -192,6 +207,8 @@ def rule_stdout(args):
     """The library prints nothing to stdout, and does not end its host."""
     banned = re.compile(r'(?<![\w>.])(printf|puts|putchar|vprintf|exit|abort|system|popen)\s*\(|\bstdout\b')
     for path in files(args.root, OURS, CODE):
+        if is_tool(args.root, path):
+            continue
         for n, line in enumerate(path.read_text().splitlines(), 1):
             code = re.sub(r'"(\\.|[^"\\])*"|/\*.*?\*/', '', line)
             if banned.search(code) and not re.match(r'\s*(/?\*|//)', line) and \
@@ -303,10 +320,16 @@ def rule_manual(args):
     for r in rows(args.root / 'shim/options.def', r'OPTION_\w+'):
         if f'ARENA_{r[0]}' not in text:
             yield f'ARENA_{r[0]} is not in the manual'
-    for path, macro in (('arena/findings.def', 'FINDING'), ('shim/coverage.def', 'COVERAGE')):
-        for r in rows(args.root / path, macro):
-            if r[1].strip('"') not in text:
-                yield f'{r[1]} of {path} is not in the manual'
+    for r in rows(args.root / 'arena/findings.def', 'FINDING'):
+        if r[1].strip('"') not in text:
+            yield f'{r[1]} of arena/findings.def is not in the manual'
+    # Where the format is, and where users of engines learn what stays invisible.
+    for page in ('arena-report.5.scd', 'arena-engines.7.scd'):
+        text = (args.root / 'reports/man' / page).read_text().replace('\\', '')
+        for r in rows(args.root / 'shim/coverage.def', 'COVERAGE'):
+            blind = page != 'arena-engines.7.scd' or r[1] != '"cupti-agreed"'
+            if blind and r[1].strip('"') not in text:
+                yield f'{r[1]} of shim/coverage.def is not in {page}'
 
 
 def rule_derivations(args):
@@ -323,6 +346,45 @@ def rule_derivations(args):
         line = f'*{name}*({parameters})'
         if line not in manual:
             yield f'reports/man/arena.3.scd: no {line}'
+
+
+def tool_options(root):
+    """{command: its options}, of options.def; what every command takes is under None."""
+    by_command = {}
+    for line in (root / TOOL / 'options.def').read_text().splitlines():
+        m = re.match(r'OPTION\(\w+,\s*"([a-z-]+)",[^,]*,\s*(?:NULL|"[^"]*"),\s*([A-Z_ |]+),', line)
+        if not m and line.startswith('OPTION('):
+            raise ValueError(f'a row that is not understood: {line}')
+        for mask in m.group(2).split('|') if m else []:
+            commands = [None] if mask.strip() == 'CMD_ALL' else \
+                ['check', 'diff', 'explain', 'merge', 'report'] if mask.strip() == 'CMD_READERS' else \
+                [mask.strip().removeprefix('CMD_').lower()]
+            for command in commands:
+                by_command.setdefault(command, set()).add(m.group(1))
+    return by_command
+
+
+def rule_tool(args):
+    """The options of each command of arenactl are those of its manual page."""
+    options = tool_options(args.root)
+    common = options.pop(None)
+    pages = args.root / 'reports/man'
+
+    for command, taken in sorted(options.items()):
+        page = pages / f'arenactl-{command}.1.scd'
+        if not page.exists():
+            yield f'{page}: there is no page'
+            continue
+        # Names of options begin a line or follow a comma there; examples are left out.
+        section = page.read_text().split('# OPTIONS')[-1].split('\n# ')[0]
+        told = set(re.findall(r'\*--([a-z-]+)\*', section))
+        for name in sorted(taken - told):
+            yield f'{page}: --{name} is missing'
+        for name in sorted(told - taken - common):
+            yield f'{page}: --{name} is no option of it'
+    told = set(re.findall(r'\*--([a-z-]+)\*', (pages / 'arenactl.1.scd').read_text()))
+    for name in sorted(common - told):
+        yield f'arenactl.1.scd: --{name} is missing'
 
 
 RULES = {name[5:]: f for name, f in list(globals().items()) if name.startswith('rule_')}

@@ -9,7 +9,8 @@ are well: no finding, the same output), faulty (PyTorch programs that must be ca
 the cases with it), cupti_times (windows, and replays after them; section_cupti.py), client (the Python client on real models,
 the gate over processes; section_client.py), python (what stock PyTorch can say and use:
 NVTX, stacks, a MemPool; section_python.py), kernels (the shim's own kernels against their
-C twins, and their bandwidth; section_kernels.py). A table comes last. With $OUT set, the table, the log,
+C twins, and their bandwidth; section_kernels.py), engine (every model family of tests/engine, 20
+reloads; section_engine.py). A table comes last. With $OUT set, the table, the log,
 the figures and the reports of the programs are left there.
 Exit: 0 all as expected, 1 not, 77 no GPU.
 """
@@ -33,6 +34,7 @@ import run_case  # noqa: E402  (the reader of reports that the simulation is tes
 import section_blocks  # noqa: E402
 import section_client  # noqa: E402
 import section_cupti  # noqa: E402
+import section_engine  # noqa: E402
 import section_kernels  # noqa: E402
 import section_python  # noqa: E402
 
@@ -158,6 +160,9 @@ class Suite:
 
     def run_client(self):
         section_client.run(self)
+
+    def run_engine(self):
+        section_engine.run(self)
 
     def run_kernels(self):
         section_kernels.run(self)
@@ -374,7 +379,7 @@ def have_gpu():
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     sections = ["victims", "slots", "a20", "stock", "faulty", "measure", "cupti", "cupti_times",
-                "client", "python", "blocks", "kernels"]
+                "client", "python", "blocks", "kernels", "engine"]
     parser.add_argument("build")
     parser.add_argument("sections", nargs="*", default=sections)
     args = parser.parse_args()

@@ -2,7 +2,7 @@
 /*
  * The story of the demonstration: a small serving engine captures its decode step in a graph,
  * reloads its weights - which moves a tensor - and serves on. It says what it does in words;
- * scripts/demo.sh runs it without and with the library.
+ * tests/e2e/test_demo.py runs it without and with the library.
  */
 #include "victim.h"
 

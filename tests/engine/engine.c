@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Job: the program: load, capture, serve, reload, serve. On stdout:
+ *   slots N                                 tensors of all layers
+ *   derived LAYER TENSOR                    what post-load processing makes (--derived)
+ *   load N checkpoint A|B                   the cold load (0) or a reload
+ *   reload N WORD                           what its end said: pass; warned (a finding, and the
+ *                                           gate lets it pass), refused, aborted; unchecked
+ *                                           (there is no library)
+ *   serve N batch T logits HASH tokens ...  greedy tokens, and every bit of every logit
+ *   serve N refused|failed CODE             a launch refused by the library, or by the device
+ *   dirty N COUNT                           kernels that found a lock taken
+ *   harmed N COUNT                          blocks of others that a graph wrote into
+ * Exit: 0 everything was served; 1 an error; 2 usage; 3 something was refused, and not served; 4 a
+ * launch failed on the device; 77 there is no library for --storage=arena. One thread.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/engine/decode.h"
+#include "tests/engine/family.h"
+#include "tests/engine/options.h"
+
+enum { EXIT_REFUSED = 3, EXIT_FAILED = 4 };
+
+static void declare(struct engine *e)
+{
+	unsigned slots = 0;
+
+	for (int i = 0; i <= LAYERS; i++) {
+		struct layer *l = &e->layers[i];
+
+		l->engine = e;
+		l->index = i;
+		if (i < LAYERS) {
+			snprintf(l->path, sizeof(l->path), "model.layers.%d", i);
+			weight(l, FILL_NORM, "input_layernorm.weight", SHAPE(1, HIDDEN));
+			weight(l, FILL_NORM, "post_attention_layernorm.weight", SHAPE(1, HIDDEN));
+			e->opt.family->declare(l);
+		} else {
+			snprintf(l->path, sizeof(l->path), "model");
+			weight(l, FILL_EMBED, "model.embed_tokens.weight", SHAPE(VOCAB, HIDDEN));
+			weight(l, FILL_NORM, "model.norm.weight", SHAPE(1, HIDDEN));
+			weight(l, FILL_WEIGHT, "lm_head.weight", SHAPE(VOCAB, HIDDEN));
+		}
+		arena_open(l->path, &l->arena);
+		slots += l->tensors_count;
+	}
+	printf("slots %u\n", slots);
+}
+
+static void list_derived(const struct engine *e)
+{
+	for (int i = 0; i <= LAYERS; i++)
+		for (uint32_t t = 0; t < e->layers[i].tensors_count; t++)
+			if (e->layers[i].tensors[t].origin == DERIVED)
+				printf("derived %s %s\n", e->layers[i].path,
+				       e->layers[i].tensors[t].name);
+}
+
+/* @return the exit code so far: 0, or why nothing was served. */
+static int serve(struct engine *e, const struct decoder *d, int number)
+{
+	CUresult r = decode_serve(e, d, number);
+	int32_t dirty = 0;
+	unsigned harmed;
+
+	if (r) {
+		printf("serve %d %s %d\n", number,
+		       r == CUDA_ERROR_ILLEGAL_STATE ? "refused" : "failed", (int)r);
+		return r == CUDA_ERROR_ILLEGAL_STATE ? EXIT_REFUSED : EXIT_FAILED;
+	}
+	CK(cuMemcpyDtoH(&dirty, buffer(e, "status", 4), 4));
+	if (dirty)
+		printf("dirty %d %d\n", number, dirty);
+	CK(cuMemsetD32(buffer(e, "status", 4), 0, 1));
+	harmed = memory_harmed(e);
+	if (harmed)
+		printf("harmed %d %u\n", number, harmed);
+	return 0;
+}
+
+static int cycle(struct engine *e, const struct decoder *d, int number)
+{
+	static const char *const words[] = { "pass", "refused", "aborted", "unchecked", "warned" };
+	enum outcome outcome;
+
+	memory_release(e);
+	printf("load %d checkpoint %c\n", number, number % 2 ? 'B' : 'A');
+	outcome = reload(e, number);
+	printf("reload %d %s\n", number, words[outcome]);
+	if (e->opt.lazy)
+		decode_lazily(e);
+	if (e->opt.pressure)
+		memory_pressure(e);
+	if ((outcome == RELOAD_REFUSED || outcome == RELOAD_ABORTED) && !e->opt.careless)
+		return EXIT_REFUSED;
+	return serve(e, d, number);
+}
+
+int main(int argc, char **argv)
+{
+	static struct engine e;
+	struct decoder d;
+	int code = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	options_read(argc, argv, &e.opt);
+	engine_start(&e);
+	declare(&e);
+	if (e.opt.derived) {
+		list_derived(&e);
+		return 0;
+	}
+	for (int i = 0; i < 2; i++)
+		checkpoint_make(&e, e.opt.seed + (uint64_t)i, &e.checkpoint[i]);
+	printf("load 0 checkpoint A\n");
+	if (reload(&e, 0) == RELOAD_REFUSED)
+		engine_die(1, "the cold load is refused");
+	if (e.opt.lazy)
+		decode_lazily(&e);
+	CK(cuMemsetD32(buffer(&e, "status", 4), 0, 1));
+	decode_capture(&e, &d);
+	code = serve(&e, &d, 0);
+	for (int i = 1; i <= e.opt.reloads && code != EXIT_FAILED; i++) {
+		int r = cycle(&e, &d, i);
+
+		code = r > code ? r : code;
+	}
+	return code;
+}

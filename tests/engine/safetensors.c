@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Job: read and write safetensors files. What a header says is checked before it is used: every
+ * tensor lies in the file, has as many bytes as its shape and type need, and the tensors cover the
+ * data without a hole or an overlap, as the format demands. One thread a file.
+ */
+#include "tests/engine/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HEADER_MAX    (100u << 20) /* the reference implementation's limit */
+#define LENGTH	      8		   /* bytes of the header's length */
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* What a check needs to say where it failed. */
+struct reader {
+	const char *path;
+	char *error;
+	size_t error_bytes;
+	uint64_t data_bytes;
+	const char *data;
+};
+
+static const struct {
+	const char *name;
+	uint32_t bytes;
+} dtypes[] = {
+	{ "BOOL", 1 }, { "U8", 1 },  { "I8", 1 },  { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
+	{ "U16", 2 },  { "I16", 2 }, { "F16", 2 }, { "BF16", 2 },    { "U32", 4 },
+	{ "I32", 4 },  { "F32", 4 }, { "U64", 8 }, { "I64", 8 },     { "F64", 8 },
+};
+
+uint32_t safetensors_dtype_bytes(const char *dtype)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++)
+		if (!strcmp(dtypes[i].name, dtype))
+			return dtypes[i].bytes;
+	return 0;
+}
+
+/* A name from a file may hold anything: keep it on one line. */
+static int refuse(const struct reader *r, const char *name, const char *why)
+{
+	snprintf(r->error, r->error_bytes, "%s: %s%.80s%s%s", r->path, name ? "tensor '" : "",
+		 name ? name : "", name ? "': " : "", why);
+	for (char *c = r->error; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	return -1;
+}
+
+static int read_shape(const struct reader *r, const json_t *shape, struct safetensor *t)
+{
+	uint64_t bytes = safetensors_dtype_bytes(t->dtype);
+
+	if (!bytes)
+		return refuse(r, t->name, "its dtype is unknown");
+	if (json_array_size(shape) > SAFETENSORS_DIMS_MAX)
+		return refuse(r, t->name, "it has more than 8 dimensions");
+	t->ndim = (uint32_t)json_array_size(shape);
+	for (uint32_t i = 0; i < t->ndim; i++) {
+		const json_t *n = json_array_get(shape, i);
+
+		if (!json_is_integer(n) || json_integer_value(n) < 0)
+			return refuse(r, t->name, "its shape has something that is no size");
+		t->shape[i] = (uint64_t)json_integer_value(n);
+		if (__builtin_mul_overflow(bytes, t->shape[i], &bytes))
+			return refuse(r, t->name, "its shape needs more bytes than 64 bits count");
+	}
+	t->bytes = bytes;
+	return 0;
+}
+
+static int read_place(const struct reader *r, const json_t *offsets, struct safetensor *t)
+{
+	const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+	uint64_t from, to;
+
+	if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+	    json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+		return refuse(r, t->name, "its data_offsets are not a begin and an end");
+	from = (uint64_t)json_integer_value(begin);
+	to = (uint64_t)json_integer_value(end);
+	if (to > r->data_bytes)
+		return refuse(r, t->name, "it ends behind the end of the file");
+	if (to - from != t->bytes)
+		return refuse(r, t->name, "its data_offsets do not fit its shape and dtype");
+	t->data = r->data + from;
+	return 0;
+}
+
+static int read_tensor(const struct reader *r, const char *name, const json_t *entry,
+		       struct safetensor *t)
+{
+	const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+	const json_t *shape = json_object_get(entry, "shape");
+
+	t->name = name;
+	t->dtype = dtype;
+	if (!dtype || !json_is_array(shape) || json_object_size(entry) != 3)
+		return refuse(r, name, "it has not exactly dtype, shape and data_offsets");
+	if (read_shape(r, shape, t))
+		return -1;
+	return read_place(r, json_object_get(entry, "data_offsets"), t);
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct safetensor *x = a, *y = b;
+
+	if (x->data != y->data)
+		return (const char *)x->data < (const char *)y->data ? -1 : 1;
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+/* One behind the other, from the first byte to the last. */
+static int check_cover(const struct reader *r, struct safetensors *s)
+{
+	const char *next = r->data;
+
+	qsort(s->tensors, s->count, sizeof(*s->tensors), by_place);
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->tensors[i].data != next)
+			return refuse(r, s->tensors[i].name,
+				      "it overlaps another, or leaves a hole");
+		next += s->tensors[i].bytes;
+	}
+	return next == r->data + r->data_bytes ? 0 : refuse(r, NULL, "it has data of no tensor");
+}
+
+static int read_header(const struct reader *r, struct safetensors *s)
+{
+	const char *name;
+	json_t *entry;
+
+	s->tensors = calloc(json_object_size(s->header) + 1, sizeof(*s->tensors));
+	if (!s->tensors)
+		return refuse(r, NULL, "there is no memory for its header");
+	json_object_foreach(s->header, name, entry)
+	{
+		if (!strcmp(name, "__metadata__"))
+			continue;
+		if (read_tensor(r, name, entry, &s->tensors[s->count]))
+			return -1;
+		s->count++;
+	}
+	return check_cover(r, s);
+}
+
+static int parse(struct reader *r, struct safetensors *s)
+{
+	const char *bytes = s->map;
+	uint64_t length;
+	json_error_t why;
+
+	if (s->map_bytes < LENGTH)
+		return refuse(r, NULL, "it is shorter than the length of its header");
+	memcpy(&length, bytes, sizeof(length));
+	if (length > HEADER_MAX || length > s->map_bytes - LENGTH)
+		return refuse(r, NULL, "its header is longer than the file, or than 100 MiB");
+	s->header = json_loadb(bytes + LENGTH, length, JSON_REJECT_DUPLICATES, &why);
+	if (!s->header)
+		return refuse(r, NULL, why.text);
+	if (!json_is_object((json_t *)s->header))
+		return refuse(r, NULL, "its header is not a JSON object");
+	r->data = bytes + LENGTH + length;
+	r->data_bytes = s->map_bytes - LENGTH - length;
+	return read_header(r, s);
+}
+
+/* An empty file cannot be mapped; it is refused as too short. */
+static int map(const struct reader *r, struct safetensors *s)
+{
+	int fd = open(r->path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	int saved;
+
+	if (fd < 0)
+		return refuse(r, NULL, strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return refuse(r, NULL, "it is not a regular file");
+	}
+	s->map_bytes = (size_t)st.st_size;
+	s->map = s->map_bytes ? mmap(NULL, s->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+	saved = errno;
+	close(fd);
+	if (s->map == MAP_FAILED) {
+		s->map = NULL;
+		return refuse(r, NULL, strerror(saved));
+	}
+	return 0;
+}
+
+int safetensors_open(const char *path, struct safetensors *out, char *error, size_t error_bytes)
+{
+	struct reader r = { .path = path, .error = error, .error_bytes = error_bytes };
+
+	memset(out, 0, sizeof(*out));
+	if (!map(&r, out) && !parse(&r, out))
+		return 0;
+	safetensors_close(out);
+	return -1;
+}
+
+const struct safetensor *safetensors_find(const struct safetensors *s, const char *name)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (!strcmp(s->tensors[i].name, name))
+			return &s->tensors[i];
+	return NULL;
+}
+
+void safetensors_close(struct safetensors *s)
+{
+	if (s->map)
+		munmap(s->map, s->map_bytes);
+	json_decref(s->header);
+	free(s->tensors);
+	memset(s, 0, sizeof(*s));
+}
+
+/* ---- writing ---- */
+
+static char *header_of(const struct safetensor *tensors, size_t count)
+{
+	json_t *header = json_object();
+	uint64_t at = 0;
+	char *text;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct safetensor *t = &tensors[i];
+		json_t *shape = json_array();
+
+		for (uint32_t d = 0; d < t->ndim; d++)
+			json_array_append_new(shape, json_integer((json_int_t)t->shape[d]));
+		json_object_set_new(header, t->name,
+				    json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype, "shape",
+					      shape, "data_offsets", (json_int_t)at,
+					      (json_int_t)(at + t->bytes)));
+		at += t->bytes;
+	}
+	text = json_dumps(header, JSON_COMPACT);
+	json_decref(header);
+	return text;
+}
+
+int safetensors_write(const char *path, const struct safetensor *tensors, size_t count)
+{
+	char *header = header_of(tensors, count);
+	uint64_t length = header ? strlen(header) : 0, padded = (length + 7) & ~7ull;
+	FILE *f = header ? fopen(path, "we") : NULL;
+	int bad = !f;
+
+	if (f) {
+		fwrite(&padded, sizeof(padded), 1, f);
+		fprintf(f, "%-*s", (int)padded, header); /* spaces, so that data are aligned */
+		for (size_t i = 0; i < count; i++)
+			fwrite(tensors[i].data, 1, tensors[i].bytes, f);
+		bad = ferror(f);
+		bad |= fclose(f);
+	}
+	free(header);
+	return bad ? -1 : 0;
+}

@@ -479,6 +479,12 @@ static enum stale_reason hole(const struct binding *b, const struct binding_ref 
 	return STALE_REASON_COUNT;
 }
 
+/* Has it a value that a reload refused? */
+static bool is_withheld(const struct binding *b)
+{
+	return b->slot->arena->withheld && !slot_is_scratch(b->slot);
+}
+
 enum stale_reason binding_judge(const struct binding_ref *r, enum stale_reason health)
 {
 	struct hits h = hits_of(r->addr, r->generation, r->birth);
@@ -497,6 +503,8 @@ enum stale_reason binding_judge(const struct binding_ref *r, enum stale_reason h
 			return lost;
 		if (is_left(b))
 			reason = STALE_SLOT_MOVED;
+		else if (reason == STALE_REASON_COUNT && is_withheld(b))
+			reason = STALE_REFUSED;
 	}
 	return reason;
 }
@@ -537,6 +545,8 @@ bool binding_about(const struct binding_ref *r, enum stale_reason reason, struct
 	/* The innermost one, or the innermost one that the slot has left. */
 	while ((b = next_hit(&h)) != NULL) {
 		if (reason == STALE_SLOT_MOVED && !is_left(b))
+			continue;
+		if (reason == STALE_REFUSED && !is_withheld(b))
 			continue;
 		view(b, out);
 		return true;

@@ -68,7 +68,8 @@ struct binding_ref {
 };
 /*
  * @brief What the bindings make of a ref that the ledger finds as @health (STALE_REASON_COUNT:
- * sound). A slot that was left, or whose extent has a hole, makes a sound ref stale; memory that
+ * sound). A slot that was left, whose extent has a hole, or whose layer a reload refused for its
+ * values, makes a sound ref stale; memory that
  * came back at the same address, and that the same slot was bound to again, makes it sound.
  * Holders lock held.
  */

@@ -209,6 +209,13 @@ void exec_count_body(const struct exec_body *b)
 	exec_count_refs(b, 0, b->refs_count);
 }
 
+void exec_mark_all(void)
+{
+	/* Release pairs with the acquire in guard_launch(). */
+	for (struct exec *e = table_next(NULL); e; e = table_next(e))
+		or_release(&e->mark, MARK_JUDGE);
+}
+
 struct exec_body *exec_publish(struct exec *e, struct exec_body *fresh)
 {
 	struct exec_body *old = e->body;

@@ -193,6 +193,8 @@ void guard_set_unsafe(bool is_unsafe);
 bool guard_launch_slow(struct exec *e, uint64_t stream, uint32_t stack);
 /* @brief The same for a launch without a mirror: only an unsafe process refuses it. */
 bool guard_launch_unknown(uint64_t handle);
+/* @brief Have every exec judged before its next launch. Holders lock held. */
+void exec_mark_all(void);
 /* @brief Look up the mirror of a handle. Lock-free. @return NULL when unknown. */
 struct exec *exec_find(uint64_t handle);
 /* @brief Newest ticket of sync.h, for stamping a launch. */

@@ -137,8 +137,8 @@ static uint64_t hash_cause(const struct finding_ref *r)
 	uint64_t hash = fnv_number(
 		fnv_number(fnv_number(FNV_START, r->old.generation), r->old.base), r->reason);
 
-	/* One range holds many slots, and each moves for itself. */
-	if (r->reason != STALE_SLOT_MOVED)
+	/* One range holds many slots, and each moves, or is refused, for itself. */
+	if (r->reason != STALE_SLOT_MOVED && r->reason != STALE_REFUSED)
 		return hash;
 	return fnv_number(fnv_number(hash, (uint64_t)r->arena << 32 | r->slot), r->slot_base);
 }
@@ -305,6 +305,11 @@ static void put_fate(struct text *t, const struct finding_ref *r)
 		put(t, ")");
 		return;
 	}
+	if (r->reason == STALE_REFUSED && r->slot) {
+		put_slot(t, r);
+		put(t, " at 0x%" PRIx64, r->slot_base);
+		return;
+	}
 	put_range(t, &r->old);
 	put(t, ", %s", r->reason == STALE_GENERATION ? "replaced" : stale_reason_name(r->reason));
 	if (r->slot) {
@@ -357,11 +362,13 @@ static void put_causes(struct text *t, const struct finding *f, uint32_t causes)
 
 static void text_launch(struct text *t, const struct finding *f)
 {
-	uint32_t causes = count_different(f, hash_cause), moved = 0;
+	uint32_t causes = count_different(f, hash_cause), moved = 0, refused = 0;
 	bool in_flight = f->refs_count && f->refs[0].reason == STALE_IN_FLIGHT;
 
-	for (uint32_t i = 0; i < f->refs_count; i++)
+	for (uint32_t i = 0; i < f->refs_count; i++) {
 		moved += f->refs[i].reason == STALE_SLOT_MOVED;
+		refused += f->refs[i].reason == STALE_REFUSED;
+	}
 
 	put(t, "graph exec %" PRIu64 " ", f->exec_serial);
 	if (f->refused)
@@ -371,6 +378,9 @@ static void text_launch(struct text *t, const struct finding *f)
 		    plural(causes));
 	else if (in_flight)
 		put(t, "may still run on %" PRIu32 " range%s unmapped now", causes, plural(causes));
+	else if (refused && refused == f->refs_count)
+		put(t, "refers to %" PRIu32 " slot%s whose values a reload refused", causes,
+		    plural(causes));
 	else if (moved)
 		put(t, "refers to %" PRIu32 " place%s that %s moved%s", causes, plural(causes),
 		    causes == 1 ? "has" : "have", moved < f->refs_count ? " or are gone" : "");

@@ -24,6 +24,7 @@ enum finding_kind {
 	X(GENERATION, "generation")                                                           \
 	X(SLOT_MOVED, "slot-moved")                                                           \
 	X(IN_FLIGHT, "in-flight")                                                             \
+	X(REFUSED, "value-refused")                                                           \
 	X(UNDEFINED, "content-undefined")
 
 enum stale_reason {

@@ -216,13 +216,14 @@ static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t nod
 		tell_slot(out, &bound);
 }
 
-/* Which slot moved: one range holds many. */
-static uint64_t moved_key(const struct exec_body *b, uint32_t node, const struct exec_ref *r)
+/* Which slot it is about: one range holds many. */
+static uint64_t slot_key(const struct exec_body *b, uint32_t node, const struct exec_ref *r,
+			 enum stale_reason reason)
 {
 	const struct binding_ref bound = as_bound(b, &b->nodes[node], r);
 	struct binding_view slot;
 
-	return binding_about(&bound, STALE_SLOT_MOVED, &slot) ? mix(slot.number, node) : 0;
+	return binding_about(&bound, reason, &slot) ? mix(slot.number, node) : 0;
 }
 
 static void picture_add(struct picture *p, struct exec *e, uint32_t node, const struct exec_ref *r,
@@ -237,8 +238,8 @@ static void picture_add(struct picture *p, struct exec *e, uint32_t node, const 
 		p->causes += is_new;
 		if (is_new)
 			p->key += mix(e->serial, o->generation * STALE_REASON_COUNT + reason);
-		if (reason == STALE_SLOT_MOVED)
-			p->key += moved_key(e->body, node, r);
+		if (reason == STALE_SLOT_MOVED || reason == STALE_REFUSED)
+			p->key += slot_key(e->body, node, r, reason);
 		return;
 	}
 	/* Room for the causes that are still to come is not given to anything else. */
@@ -446,9 +447,9 @@ void guard_set_unsafe(bool is_unsafe)
 	ledger_holders_lock();
 	store_relaxed(&guard_unsafe, is_unsafe);
 	store_relaxed(&unknown_told, false);
-	/* Release pairs with the acquire in guard_launch(). Later execs: exec_publish(). */
-	for (struct exec *e = table_next(NULL); is_unsafe && e; e = table_next(e))
-		or_release(&e->mark, MARK_JUDGE);
+	/* Later execs: exec_publish(). */
+	if (is_unsafe)
+		exec_mark_all();
 	ledger_holders_unlock();
 }
 

@@ -176,6 +176,55 @@ uint32_t outcome_lost(const struct arena *a, const struct slot **slot, uint32_t 
 	return *slot ? (*slot)->name : name;
 }
 
+/* ---- layers whose values are wrong ---- */
+
+/* Only other values repair it: no capture, no binding. */
+static bool is_of_values(const struct slot_finding *f)
+{
+	switch (f->kind) {
+	case FINDING_ACCUMULATED:
+	case FINDING_STALE_VALUE:
+	case FINDING_UNCOMMITTED:
+	case FINDING_SOURCE_MISSING:
+	case FINDING_SOURCE_UNEXPECTED:
+	case FINDING_SOURCE_DUPLICATE:
+	case FINDING_SOURCE_SHORT:
+		return is_blocking(f);
+	default:
+		return false;
+	}
+}
+
+/* Registry lock held. */
+static bool is_wrong(const struct arena *a, const struct slot_findings *found)
+{
+	for (uint32_t i = 0; i < found->count; i++)
+		if (found->list[i].path == a->path && is_of_values(&found->list[i]))
+			return true;
+	return false;
+}
+
+void outcome_withhold(const struct reload_outcome *out, bool whole)
+{
+	bool any = false;
+
+	registry_lock();
+	ledger_holders_lock();
+	for (struct arena *a = registry_first(); a; a = a->next) {
+		/* Where nothing has changed, the model of before the reload is whole. */
+		bool wrong = out->changed && is_wrong(a, &out->findings);
+
+		if (wrong || whole || (outcome_reached(a) && !a->refused))
+			a->withheld = wrong;
+		any |= wrong;
+	}
+	/* Who captures later is judged then: exec_publish(). */
+	if (any)
+		exec_mark_all();
+	ledger_holders_unlock();
+	registry_unlock();
+}
+
 /* What is to be said of a layer as the end finds it. */
 struct judgement {
 	const struct slot *slot;

@@ -389,6 +389,8 @@ static void close_finish(struct reload_outcome *out)
 	if (out->aborted)
 		guard_set_unsafe(true);
 	close_doubts(passed);
+	if (!out->aborted) /* which refuses every launch */
+		outcome_withhold(out, passed && scope_full(current.scope));
 	if (passed) {
 		add_relaxed(&generation, 1);
 		if (scope_full(current.scope) && out->verdict == RELOAD_PASS)

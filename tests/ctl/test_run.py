@@ -445,4 +445,6 @@ class Entries(Case):
 
 
 if __name__ == "__main__":
+    # A shell cannot trap what was ignored when it began, as nohup leaves it.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     unittest.main(argv=sys.argv[:1] + sys.argv[8:], verbosity=1)

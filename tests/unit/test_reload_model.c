@@ -38,6 +38,7 @@ struct layer {
 	bool lost[VALUES];		  /* put, and nowhere, in it or before */
 	bool rebound;			  /* in it */
 	bool committed, refused, in_doubt, in_scope;
+	bool withheld;		     /* its graphs are refused for its values */
 	bool tried;		     /* a commit verified it */
 	unsigned found, again_found; /* by its newest commit; how many duplicates it saw */
 	int bound, bound_before;     /* which of two places, now and at begin */
@@ -58,7 +59,7 @@ static const char *const paths[LAYERS] = { "m.layers.0", "m.layers.1", "m.layers
 static const char *const names[VALUES] = { "w", "v", "scale" };
 static const char *const keys[LAYERS] = { "k0", "k1", "k2" };
 static uint64_t seed;
-static unsigned passes, fails, unprovens, aborts, breaks, refusals, recoveries;
+static unsigned passes, fails, unprovens, aborts, breaks, refusals, recoveries, withheld;
 
 static unsigned below(unsigned limit)
 {
@@ -333,8 +334,9 @@ static void step_receive(int l)
 
 static void step_launch(int l)
 {
-	bool refused = now.unsafe || layers[l].bound != 0;
+	bool refused = now.unsafe || layers[l].bound != 0 || layers[l].withheld;
 
+	withheld += layers[l].withheld;
 	cr_assert_eq(guard_launch((uint64_t)l + 1, STREAM), !refused);
 	guard_launched();
 }
@@ -500,6 +502,29 @@ static enum reload_verdict expect(bool *flushed)
 	return is_blind() ? RELOAD_UNPROVEN : RELOAD_PASS;
 }
 
+static bool is_reached(const struct layer *y)
+{
+	return y->committed || y->refused || y->got || y->rebound || has_put(y);
+}
+
+/* Whose values are wrong, in a reload that changed anything. */
+static void close_withheld(bool passed)
+{
+	const unsigned sources = MISSING_SOURCE | UNEXPECTED | DUPLICATE | SHORT;
+	bool changed = false;
+
+	for (int l = 0; l < LAYERS; l++)
+		changed |= is_changed(&layers[l]);
+	for (int l = 0; l < LAYERS; l++) {
+		struct layer *y = &layers[l];
+		bool wrong = changed && (judge_open(y) == 2 || (y->found & UNCOMMITTED) ||
+					 ((judge_layer(y) | y->found) & sources));
+
+		if (wrong || (passed && now.full) || (is_reached(y) && !y->refused))
+			y->withheld = wrong;
+	}
+}
+
 /* What stays of the reload. */
 static void close_model(enum reload_verdict verdict)
 {
@@ -510,8 +535,7 @@ static void close_model(enum reload_verdict verdict)
 
 		if (passed && is_whole(y))
 			y->in_doubt = false;
-		if (!passed && now.unsafe &&
-		    (y->committed || y->refused || y->got || y->rebound || has_put(y)))
+		if (!passed && now.unsafe && is_reached(y))
 			y->in_doubt = true;
 		y->moved = ((judge_layer(y) | y->found) & MOVED) != 0;
 		drop_staged(y);
@@ -561,6 +585,7 @@ static void step_end(void)
 	passes += want == RELOAD_PASS;
 	fails += want == RELOAD_FAIL;
 	unprovens += want == RELOAD_UNPROVEN;
+	close_withheld(want == RELOAD_PASS);
 	close_model(want);
 	check_closed(&o);
 	reload_outcome_free(&o);
@@ -685,5 +710,5 @@ Test(reload_model, random)
 		"way, %u recoveries\n",
 		passes, fails, unprovens, aborts, refusals, breaks, recoveries);
 	cr_assert(passes > 50 && fails > 100 && unprovens > 0 && aborts > 20);
-	cr_assert(refusals > 100 && breaks > 5 && recoveries > 20);
+	cr_assert(refusals > 100 && breaks > 5 && recoveries > 20 && withheld > 20);
 }

@@ -40,9 +40,10 @@ bool outcome_restorable(const struct arena *a);
 uint32_t outcome_lost(const struct arena *a, const struct slot **slot, uint32_t *more);
 
 /*
- * @brief Have graphs that refer to slots of a layer judged stale (value-refused), if the reload changed
- * anything and found that layer's values wrong or incomplete (design rule 9), until a reload that
- * reached the layer found nothing of the kind. Takes both locks. @param whole it passed for all.
+ * @brief Have graphs that refer to slots of a layer judged stale (value-refused), if the reload
+ * changed anything and found that layer's values wrong or incomplete (design rule 9), until a
+ * reload that reached the layer found nothing of the kind. Takes both locks.
+ * @param whole it passed for all.
  */
 void outcome_withhold(const struct reload_outcome *out, bool whole);
 

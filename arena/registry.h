@@ -82,9 +82,9 @@ struct arena {
 	bool refused;			/* its newest commit ended with findings */
 	bool received;			/* a source, in the open reload; guarded by reload.c */
 	bool in_doubt;			/* half loaded, by a reload or put that failed */
-	bool withheld;			/* its values are not what the newest reload was to give: graphs
-					 * that refer to them are stale. Written and read under the
-					 * holders lock */
+	bool withheld;			/* its values are not what the newest reload was to give:
+					 * graphs that refer to them are stale. Written and read
+					 * under the holders lock */
 	struct arena *next;		/* all arenas, in order of registration */
 };
 

@@ -103,6 +103,7 @@ void line_module(struct text *t, uint32_t number, const struct stack_module *m)
 {
 	json_t *o = value_line("module");
 
+	value_set_uint(o, "pid", (uint64_t)getpid());
 	value_set_uint(o, "id", number);
 	value_set_text(o, "path", m->path);
 	value_set_text(o, "build_id", m->build_id);
@@ -122,7 +123,8 @@ static void put_python(struct text *t, const struct python_frame *f)
 void line_stack(struct text *t, uint32_t id, const struct stack_lists *s)
 {
 	put_uint(t, "{\"schema\":", SCHEMA);
-	put_uint(t, ",\"type\":\"stack\",\"id\":", id);
+	put_uint(t, ",\"type\":\"stack\",\"pid\":", (uint64_t)getpid());
+	put_uint(t, ",\"id\":", id);
 	text_string(t, ",\"frames\":[");
 	for (size_t i = 0; i < s->count; i++) {
 		put_uint(t, i ? ",[" : "[", s->frames[i].module);
@@ -215,6 +217,7 @@ void line_finding(struct text *t, const struct finding *f)
 {
 	json_t *o = value_line("finding");
 
+	value_set_uint(o, "pid", (uint64_t)getpid());
 	value_set_uint(o, "time_ns", f->time_ns);
 	value_set_hex(o, "id", f->id);
 	value_set_hex(o, "key", f->key);
@@ -245,7 +248,8 @@ void line_finding(struct text *t, const struct finding *f)
 void line_event(struct text *t, const struct event *e)
 {
 	put_uint(t, "{\"schema\":", SCHEMA);
-	put_uint(t, ",\"type\":\"event\",\"time_ns\":", lines_now_ns());
+	put_uint(t, ",\"type\":\"event\",\"pid\":", (uint64_t)getpid());
+	put_uint(t, ",\"time_ns\":", lines_now_ns());
 	put_uint(t, ",\"tid\":", (uint64_t)syscall(SYS_gettid));
 	put_word(t, ",\"event\":", event_kind_name(e->kind));
 	put_word(t, ",\"what\":", e->what ? e->what : "");
@@ -259,7 +263,8 @@ void line_event(struct text *t, const struct event *e)
 void line_launch(struct text *t, const struct report_launch *l)
 {
 	put_uint(t, "{\"schema\":", SCHEMA);
-	put_uint(t, ",\"type\":\"launch\",\"time_ns\":", lines_now_ns());
+	put_uint(t, ",\"type\":\"launch\",\"pid\":", (uint64_t)getpid());
+	put_uint(t, ",\"time_ns\":", lines_now_ns());
 	put_uint(t, ",\"tid\":", (uint64_t)syscall(SYS_gettid));
 	put_word(t, ",\"call\":", l->call);
 	put_kernel(t, ",\"kernel\":", l->kernel);

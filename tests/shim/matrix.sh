@@ -3,9 +3,13 @@
 # Programs that never touch CUDA: with the shim preloaded they end with the same status and print
 # the same, and no file appears.
 #
-#	matrix.sh SHIM GCC
+#	matrix.sh SHIM [CACHE] GCC
 set -u
-shim=$(realpath "$1") cc=$2
+shim=$(realpath "$1")
+shift
+# A cache of compilations keeps files of its own.
+case ${1##*/} in ccache | sccache) shift ;; esac
+cc=$1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/work" && cd "$dir/work" || exit 1

@@ -260,5 +260,7 @@ if __name__ == "__main__":
         play(*sys.argv[2:])
         sys.exit()
     SHIM, SIM, HANDSHAKE = (os.path.abspath(p) for p in sys.argv[1:4])
-    CC = shutil.which(sys.argv[4])
+    # As meson has it: a compiler cache may stand before it.
+    CC = shutil.which([w for w in sys.argv[4].split()
+                       if os.path.basename(w) not in ("ccache", "sccache")][0])
     unittest.main(argv=sys.argv[:1] + sys.argv[5:])

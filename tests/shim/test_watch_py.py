@@ -319,6 +319,24 @@ class Present(Case):
             pass
         self.assertTrue(arena.gate())
 
+    def test_a_plain_reload_while_an_incomplete_watch_lives(self):
+        m, other = Module(w=self.array()), Module(w=self.array())
+        w, complete = self.watch(m, max_objects=50), self.watch(other)
+        m.crowd = [[i] for i in range(100)]
+        w.rebind()
+        with self.assertRaisesRegex(arena.Refused, "unproven: watch of .* incomplete"):
+            with arena.reload():
+                pass
+        self.assertEqual(arena.status()["verdict"], arena.Verdict.UNPROVEN)
+        self.assertRaises(arena.GateError, arena.gate)
+        with arena.reload(watch=complete):      # that is all that the caller asks about
+            pass
+        del m                                   # there is nothing any more that it did not see
+        gc.collect()
+        with arena.reload():
+            pass
+        self.assertEqual(arena.status()["verdict"], arena.Verdict.PASS)
+
     def test_a_watch_of_nothing(self):
         m = Module()
         with self.assertWarnsRegex(RuntimeWarning, "bound nothing on cuda: watch a model when"):

@@ -296,13 +296,125 @@ static void scene_output(void)
 	MUST(reload_into(0) == 0);
 }
 
+
+/* A capture allocates the block at @p and writes it. */
+static CUgraph make(CUdeviceptr p)
+{
+	CUgraph g;
+
+	begin();
+	block(p, true);
+	fill(p);
+	CK(cuStreamEndCapture(s, &g));
+	return g;
+}
+
+/* A capture only reads the block at @p; @within: it allocates it as well. */
+static CUgraph look(CUdeviceptr p, bool within)
+{
+	CUgraph g;
+
+	begin();
+	if (within)
+		block(p, true);
+	CK(cuMemcpyDtoDAsync(p + BYTES, p, BYTES, s));
+	CK(cuStreamEndCapture(s, &g));
+	return g;
+}
+
+static CUgraphExec instance(CUgraph g)
+{
+	CUgraphExec e;
+
+	CK(cuGraphInstantiate(&e, g, 0));
+	return e;
+}
+
+/* The graph is kept: its second exec overwrites the same memory, without the first one. */
+static void scene_again(void)
+{
+	CUdeviceptr p = segment();
+	CUgraph g = make(p);
+	CUgraphExec first = instance(g), second = instance(g);
+
+	bind(p);
+	MUST(reload_into(p) == ARENA_E_REFUSED);
+	CK(cuGraphExecDestroy(first));
+	MUST(reload_into(p) == ARENA_E_REFUSED);
+	CK(cuGraphExecDestroy(second));
+	MUST(reload_into(p) == 0);
+	instance(g);
+	MUST(reload_into(p) == ARENA_E_REFUSED);
+}
+
+/* Who is instantiated first is not who allocated it. */
+static void scene_order(void)
+{
+	CUdeviceptr p = segment();
+	CUgraph g = make(p);
+	CUgraphExec reader = instance(look(p, false)), e = instance(g);
+
+	bind(p);
+	MUST(reload_into(p) == ARENA_E_REFUSED);
+	CK(cuGraphExecDestroy(reader));
+	MUST(reload_into(p) == ARENA_E_REFUSED);
+	CK(cuGraphExecDestroy(e));
+	MUST(reload_into(p) == 0);
+}
+
+/* It was made in a capture, but no graph that lives writes it: by a graph that reads it, by one that
+ * does not use it, by one that was thrown away. */
+static void scene_reads(void)
+{
+	CUdeviceptr p[] = { segment(), segment(), segment() };
+
+	instance(look(p[0], true));
+	bind(p[0]);
+	MUST(reload_into(p[0]) == 0);
+	begin();
+	block(p[1], true);
+	end();
+	instance(look(p[1], false));
+	bind(p[1]);
+	MUST(reload_into(p[1]) == 0);
+	CK(cuGraphDestroy(make(p[2])));
+	instance(look(p[2], false));
+	bind(p[2]);
+	MUST(reload_into(p[2]) == 0);
+}
+
+/* A copy, then a slot, that begins in the ordinary block before; and a copy that names no
+ * direction. */
+static void scene_spans(void)
+{
+	static char host[2 * BYTES];
+	CUdeviceptr p = segment() + BYTES;
+	struct arena_spec spec = ARENA_SPEC_INIT;
+	uint64_t id;
+
+	block(p - BYTES, true);
+	instance(make(p));
+	bind(p);
+	MUST(arena_reload_begin(NULL, &id) == 0);
+	CK(cuMemcpyHtoD(p - BYTES, host, 2 * BYTES));
+	MUST(arena_reload_end(id, NULL) == ARENA_E_REFUSED);
+	MUST(arena_reload_begin(NULL, &id) == 0);
+	CK(cuMemcpy(p, (CUdeviceptr)host, BYTES));
+	MUST(arena_reload_end(id, NULL) == ARENA_E_REFUSED);
+	spec.bytes = 2 * BYTES;
+	MUST(arena_bind(layer, "cache", &spec, (void *)(p - BYTES)) == 0);
+	MUST(reload_into(p - BYTES) == 0);
+	MUST(reload_into(p) == ARENA_E_REFUSED);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } scenes[] = {
-	{ "cache", scene_cache },   { "devices", scene_devices }, { "helper", scene_helper },
-	{ "mapped", scene_mapped }, { "output", scene_output },	  { "shared", scene_shared },
-	{ "static", scene_static },
+	{ "again", scene_again },   { "cache", scene_cache },	  { "devices", scene_devices },
+	{ "helper", scene_helper }, { "mapped", scene_mapped },	  { "order", scene_order },
+	{ "output", scene_output }, { "reads", scene_reads },	  { "shared", scene_shared },
+	{ "spans", scene_spans },   { "static", scene_static },
 };
 
 int main(int argc, char **argv)
@@ -317,6 +429,6 @@ int main(int argc, char **argv)
 		scenes[i].run();
 		return EXIT_SUCCESS;
 	}
-	fprintf(stderr, "usage: torch_capture cache|devices|helper|mapped|output|shared|static\n");
+	fprintf(stderr, "usage: torch_capture SCENE\n");
 	return 2;
 }

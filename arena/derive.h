@@ -9,7 +9,10 @@
  * published; or computes it itself.
  *
  * Derivations are the library's own kernels, those that engines use. arena(3), DERIVATIONS, has
- * the list: names, parameters, sources, results.
+ * the list: names, parameters, sources, results. Numbers have to be such that the kernel can run:
+ * bits 4 or 8, sizes whole tiles, divisors not 0. What sources hold may be anything: an index that
+ * is none counts as 0, so that garbage gives a difference and no access outside of a slot. Sources
+ * have to have the bytes that their slots say.
  */
 #ifndef ARENA_DERIVE_H
 #define ARENA_DERIVE_H
@@ -62,8 +65,9 @@ ARENA_SIZED(arena_derivation)
  * @param d slots exist, with the bytes that the kernel reads or writes: a result exactly as many.
  * Sources and checked results are value or bound slots, computed results are value slots. A result
  * that is given no slot is computed and dropped.
- * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID (a parameter), ARENA_E_UNKNOWN (no such kernel, slot),
- * ARENA_E_SPEC (kind or bytes of a slot), ARENA_E_BUSY (the layer commits), ARENA_E_NOMEM.
+ * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID (no such parameter, or a number that the kernel does
+ * not take: the message says what it takes), ARENA_E_UNKNOWN (no such kernel, slot), ARENA_E_SPEC
+ * (kind or bytes of a slot), ARENA_E_BUSY (the layer commits), ARENA_E_NOMEM.
  *
  * Any thread.
  */

@@ -11,6 +11,7 @@
 
 /* What a row reads and writes. */
 #define KERNEL(name, doc, params)
+#define L(field, condition, text)
 #define RANGE(field, size, written)                           \
 	out[n++] = (struct derive_range){                     \
 		.name = #field,                               \
@@ -34,7 +35,31 @@
 #include "kernels/kernels.def"
 #undef S
 #undef R
+#undef L
 #undef RANGE
+
+/* Which numbers it takes. */
+#define S(field, size)
+#define R(field, size)
+#define L(field, condition, text)                                           \
+	if (!(condition)) {                                                 \
+		*refused = (struct derive_limit){ #field, text, a->field }; \
+		return false;                                               \
+	}
+#define DERIVE(name, doc, params, ranges)                                        \
+	static bool name##_takes(const void *args, struct derive_limit *refused) \
+	{                                                                        \
+		const struct name##_args *a = args;                              \
+                                                                                 \
+		(void)a;                                                         \
+		(void)refused;                                                   \
+		ranges;                                                          \
+		return true;                                                     \
+	}
+#include "kernels/kernels.def"
+#undef S
+#undef R
+#undef L
 
 /* A row itself; in a function, where the type of its parameters has a name that P can use. */
 #define P(type, field) { #field, (uint16_t)offsetof(args_of, field), sizeof(type) },
@@ -48,7 +73,8 @@
 						 .params_count = count,               \
 						 .args_bytes = sizeof(args_of),       \
 						 .params = { parameters },            \
-						 .ranges = row##_ranges };            \
+						 .ranges = row##_ranges,              \
+						 .takes = row##_takes };              \
 		return &d;                                                            \
 	}
 #include "kernels/kernels.def"

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The derivations of kernels.def: their flags, what is known of each, and how their C twins are
- * called. Shared by the kernels (constants only) and the host. Constant; a twin may run in any
- * thread.
+ * called. Shared by the kernels (constants only) and the host.
+ *
+ * What is trusted. Numbers are not: struct derive has takes(), and whoever declares a derivation
+ * asks it first. Sources are trusted for their size (ranges()) and their alignment, of one element,
+ * 16 bytes for nvfp4_quant and the results of Marlin's repack; not for what is in them: an index
+ * that is none counts as 0, an offset or a capacity that is too large as the last that there is. So
+ * garbage in a slot gives a wrong result, which a comparison finds, and no access outside.
+ *
+ * Threads: constant; a twin may run in any.
  */
 #ifndef KERNELS_DERIVE_H
 #define KERNELS_DERIVE_H
@@ -57,6 +64,12 @@ struct derive_range {
 	bool result;
 };
 
+/* A number that a derivation does not take. */
+struct derive_limit {
+	const char *param, *takes; /* what it has to be: "4 or 8" */
+	uint64_t value;
+};
+
 struct derive {
 	const char *name, *doc;
 	uint32_t params_count;
@@ -64,6 +77,9 @@ struct derive {
 	struct derive_param params[DERIVE_PARAMS_MAX];
 	/* What it reads and writes with these parameters; into DERIVE_PARAMS_MAX. @return count */
 	uint32_t (*ranges)(const void *args, struct derive_range *out);
+	/* Whether kernel and twin can run with these numbers. With others they read and write what
+	 * is not theirs, or divide by 0. @p refused out: the first one that is not taken. */
+	bool (*takes)(const void *args, struct derive_limit *refused);
 };
 
 /* @brief The rows, in their order. @return NULL: there is no such row. */

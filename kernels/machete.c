@@ -11,10 +11,17 @@
 #include "kernels/number.h"
 #include "kernels/twins.h"
 
+/* Row @k; one that is none counts as 0. */
+static uint32_t code(const struct arena_machete_permute_args *a, uint64_t k, uint64_t n)
+{
+	return k < a->k ? codes_row(DERIVE_IN(uint32_t, a->q), k, n,
+				    (const uint32_t[]){ a->n, a->bits })
+			: 0;
+}
+
 void arena_machete_permute_twin(const void *args)
 {
 	const struct arena_machete_permute_args *a = args;
-	const uint32_t *q = DERIVE_IN(uint32_t, a->q), shape[2] = { a->n, a->bits };
 	const int32_t *perm = DERIVE_IN(int32_t, a->perm);
 	uint32_t *out = DERIVE_OUT(uint32_t, a->out), f = 32 / a->bits;
 
@@ -23,8 +30,7 @@ void arena_machete_permute_twin(const void *args)
 			uint32_t word = 0;
 
 			for (uint32_t i = 0; i < f; i++)
-				word |= codes_row(q, (uint64_t)perm[row * f + i], n, shape)
-					<< i * a->bits;
+				word |= code(a, (uint64_t)perm[row * f + i], n) << i * a->bits;
 			out[row * a->n + n] = word;
 		}
 }

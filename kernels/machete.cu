@@ -12,7 +12,8 @@ DERIVE_KERNEL arena_machete_permute(const uint32_t *q, const int32_t *perm, uint
 		uint32_t word = 0;
 
 		for (uint32_t j = 0; j < f; j++)
-			word |= code_row(q, rows[j], i % n, n, bits) << (j * bits);
+			if ((uint32_t)rows[j] < k) /* else it is none, and counts as 0 */
+				word |= code_row(q, rows[j], i % n, n, bits) << (j * bits);
 		out[i] = word;
 	}
 }

@@ -17,13 +17,15 @@
 
 static const uint8_t order4[8] = { 0, 2, 4, 6, 1, 3, 5, 7 }, order8[4] = { 0, 2, 1, 3 };
 
-/* Code (k, n) of the source, rows already in act-order. */
+/* Code (k, n) of the source, rows already in act-order; a row that is none counts as 0. */
 static uint32_t code(const struct arena_marlin_repack_args *a, uint64_t k, uint64_t n)
 {
 	const uint32_t *q = DERIVE_IN(uint32_t, a->q), shape[2] = { a->n, a->bits };
 
 	if (a->perm)
 		k = (uint64_t)DERIVE_IN(int32_t, a->perm)[k];
+	if (k >= a->k)
+		return 0;
 	return a->flags & MARLIN_AWQ ? codes_col(q, k, n, shape, true) : codes_row(q, k, n, shape);
 }
 

@@ -11,33 +11,37 @@
 struct source {
 	const uint32_t *q;
 	const int32_t *perm; /* NULL: as they are */
-	uint32_t n;
+	uint32_t k, n;
 	bool awq;
 };
 
 /* How rows are found: side by side in a word, one a word, in another order (of either kind). */
 enum path { PATH_GPTQ, PATH_AWQ, PATH_ORDER };
 
+/* Code (k, col), or 0 if the order of the rows has an index that is none. */
+template <int BITS>
+static __device__ __forceinline__ uint32_t ordered(const struct source &s, uint32_t k, uint64_t col)
+{
+	if (k >= s.k)
+		return 0;
+	return s.awq ? code_col(s.q, k, col, s.n, BITS, true) : code_row(s.q, k, col, s.n, BITS);
+}
+
 /* Codes (k, col) and (k + 1, col), k even, the second in the high half. */
 template <int BITS, enum path PATH>
 static __device__ __forceinline__ uint32_t pair(const struct source &s, uint64_t k, uint64_t col)
 {
-	uint64_t next = k + 1;
-
 	if (PATH == PATH_GPTQ) {
 		uint32_t word = __ldg(s.q + k / (32 / BITS) * s.n + col);
 
 		return code_of(word, k % (32 / BITS), BITS) |
 		       code_of(word, k % (32 / BITS) + 1, BITS) << 16;
 	}
-	if (PATH == PATH_ORDER) {
-		next = __ldg(s.perm + next);
-		k = __ldg(s.perm + k);
-	}
-	if (PATH == PATH_AWQ || s.awq)
-		return code_col(s.q, k, col, s.n, BITS, true) |
-		       code_col(s.q, next, col, s.n, BITS, true) << 16;
-	return code_row(s.q, k, col, s.n, BITS) | code_row(s.q, next, col, s.n, BITS) << 16;
+	if (PATH == PATH_ORDER)
+		return ordered<BITS>(s, __ldg(s.perm + k), col) |
+		       ordered<BITS>(s, __ldg(s.perm + k + 1), col) << 16;
+	return code_col(s.q, k, col, s.n, BITS, true) | code_col(s.q, k + 1, col, s.n, BITS, true)
+								<< 16;
 }
 
 /*
@@ -128,7 +132,7 @@ static __device__ __forceinline__ void repack_by(const struct source &s, uint32_
 DERIVE_KERNEL arena_marlin_repack(const uint32_t *q, const int32_t *perm, uint32_t *out, uint32_t k,
 				  uint32_t n, uint32_t bits, uint32_t flags)
 {
-	struct source s = { q, perm, n, (flags & MARLIN_AWQ) != 0 };
+	struct source s = { q, perm, k, n, (flags & MARLIN_AWQ) != 0 };
 
 	if (flags & MARLIN_A8) {
 		if (bits == 4)

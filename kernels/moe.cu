@@ -20,7 +20,7 @@ DERIVE_KERNEL arena_moe_permute_rows(const void *x, const int32_t *sorted, const
 				     void *out, uint32_t count, uint32_t topk, uint32_t row_bytes,
 				     uint32_t local)
 {
-	moe_permute_rows(x, sorted, offsets, out, topk, row_bytes, local);
+	moe_permute_rows(x, sorted, offsets, out, count, topk, row_bytes, local);
 }
 
 DERIVE_KERNEL arena_moe_unpermute(const uint16_t *rows, const int32_t *inverse,

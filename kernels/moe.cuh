@@ -51,9 +51,11 @@ MOE_BODY moe_align(const int32_t *ids, const int32_t *map, int32_t *sorted, int3
 		   uint32_t capacity, int32_t tail)
 {
 	__shared__ uint32_t first[MOE_EXPERTS_MAX + 1];
+	uint32_t places;
 
-	if (blockIdx.x != 0 || experts > MOE_EXPERTS_MAX)
+	if (blockIdx.x != 0 || experts > MOE_EXPERTS_MAX || block == 0)
 		return;
+	places = (uint32_t)DERIVE_CEIL(capacity, block);
 	moe_count(first, experts, count, block, [=](uint32_t i) { return (uint32_t)ids[i]; });
 	for (uint32_t i = threadIdx.x; i < capacity; i += DERIVE_THREADS)
 		sorted[i] = count;
@@ -62,13 +64,15 @@ MOE_BODY moe_align(const int32_t *ids, const int32_t *map, int32_t *sorted, int3
 		uint32_t at = first[e];
 
 		for (uint32_t i = 0; i < count; i++)
-			if ((uint32_t)ids[i] == e)
-				sorted[at++] = i;
-		for (uint32_t b = first[e] / block; b < first[e + 1] / block; b++)
+			if ((uint32_t)ids[i] == e) {
+				if (at < capacity)
+					sorted[at] = i;
+				at++;
+			}
+		for (uint32_t b = first[e] / block; b < min(first[e + 1] / block, places); b++)
 			blocks[b] = map ? map[e] : e;
 	}
-	for (uint32_t b = first[experts] / block + threadIdx.x; b < (capacity + block - 1) / block;
-	     b += DERIVE_THREADS)
+	for (uint32_t b = first[experts] / block + threadIdx.x; b < places; b += DERIVE_THREADS)
 		blocks[b] = tail;
 	if (threadIdx.x == 0)
 		*total = first[experts];
@@ -92,7 +96,7 @@ MOE_BODY moe_permute_index(const int32_t *ids, const int32_t *map, int32_t *sort
 	__shared__ uint32_t first[MOE_KEYS_MAX + 1];
 	auto key_of = [=](uint32_t i) { return moe_key(map, ids[i], experts); };
 
-	if (blockIdx.x != 0 || experts > MOE_EXPERTS_MAX)
+	if (blockIdx.x != 0 || experts == 0 || experts > MOE_EXPERTS_MAX || local > experts)
 		return;
 	moe_count(first, 2 * experts, count, 1, key_of);
 	for (uint32_t key = threadIdx.x; key < 2 * experts; key += DERIVE_THREADS) {
@@ -108,31 +112,52 @@ MOE_BODY moe_permute_index(const int32_t *ids, const int32_t *map, int32_t *sort
 		offsets[e] = first[e];
 }
 
+/* How many rows are of local experts, of @count in all. */
+static __device__ __forceinline__ uint64_t moe_local(int64_t offset, uint64_t count)
+{
+	return offset < 0 ? 0 : min((uint64_t)offset, count);
+}
+
+struct moe_shape {
+	uint32_t count, topk, row;
+};
+
+/* An index that is none gives a row of zeros. */
 template <typename T>
-static __device__ __forceinline__ void moe_gather(const T *x, const int32_t *sorted, T *out,
-						  uint64_t rows, uint32_t topk, uint32_t row)
+static __device__ __forceinline__ void moe_gather(const T *x, const uint32_t *sorted, T *out,
+						  uint64_t rows, const moe_shape &shape)
 {
 	FOR_ROWS (r, rows)
-		FOR_COLUMNS (c, row)
-			out[r * row + c] = x[(uint64_t)((uint32_t)sorted[r] / topk) * row + c];
+		FOR_COLUMNS (c, shape.row) {
+			T value = {};
+
+			if (sorted[r] < shape.count)
+				value = x[(uint64_t)(sorted[r] / shape.topk) * shape.row + c];
+			out[r * shape.row + c] = value;
+		}
 }
 
 MOE_BODY moe_permute_rows(const void *x, const int32_t *sorted, const int64_t *offsets, void *out,
-			  uint32_t topk, uint32_t row_bytes, uint32_t local)
+			  uint32_t count, uint32_t topk, uint32_t row_bytes, uint32_t local)
 {
-	uint64_t rows = offsets[local];
+	uint64_t rows = moe_local(offsets[local], count);
+	const uint32_t *index = (const uint32_t *)sorted;
 
+	if (topk == 0)
+		return;
 	if (((uint64_t)x | (uint64_t)out | row_bytes) % 16 == 0)
-		moe_gather((const uint4 *)x, sorted, (uint4 *)out, rows, topk, row_bytes / 16);
+		moe_gather((const uint4 *)x, index, (uint4 *)out, rows,
+			   moe_shape{ count, topk, row_bytes / 16 });
 	else
-		moe_gather((const uint8_t *)x, sorted, (uint8_t *)out, rows, topk, row_bytes);
+		moe_gather((const uint8_t *)x, index, (uint8_t *)out, rows,
+			   moe_shape{ count, topk, row_bytes });
 }
 
 MOE_BODY moe_unpermute(const uint16_t *rows, const int32_t *inverse, const float *weights,
 		       const int64_t *offsets, uint16_t *out, uint32_t tokens, uint32_t topk,
 		       uint32_t hidden, uint32_t local, uint32_t type)
 {
-	int64_t end = offsets[local];
+	uint64_t end = moe_local(offsets[local], (uint64_t)tokens * topk);
 
 	FOR_ROWS (t, tokens)
 		FOR_COLUMNS (h, hidden) {
@@ -141,7 +166,7 @@ MOE_BODY moe_unpermute(const uint16_t *rows, const int32_t *inverse, const float
 			for (uint64_t j = t * topk; j < (t + 1) * topk; j++) {
 				float x;
 
-				if (inverse[j] >= end)
+				if ((uint32_t)inverse[j] >= end)
 					continue;
 				/* Two roundings a step, no fused one: as the twin. */
 				x = from_word(type, rows[(uint64_t)inverse[j] * hidden + h]);

@@ -67,13 +67,24 @@ static int read_arg(struct declaration *q, const struct arena_derive_arg *arg)
 	return read_number(q, p, 1);
 }
 
+/* What kernel and twin cannot run with; a derivation that is forgotten needs no numbers. */
+static int check_numbers(const struct declaration *q)
+{
+	struct derive_limit limit;
+
+	if (q->d.mode == ARENA_DERIVE_OFF || q->row->takes(q->d.args, &limit))
+		return ARENA_OK;
+	return arena_fail(ARENA_E_INVALID, "%s: %s: %s is %" PRIu64 ": it has to be %s", call,
+			  q->row->name, limit.param, limit.value, limit.takes);
+}
+
 static int read_args(struct declaration *q)
 {
 	int err = q->in->args_count != 0 ? api_pointer(call, "args", q->in->args) : ARENA_OK;
 
 	for (uint32_t i = 0; i < q->in->args_count && !err; i++)
 		err = read_arg(q, &q->in->args[i]);
-	return err;
+	return err ? err : check_numbers(q);
 }
 
 /* ---- slots; registry lock held ---- */

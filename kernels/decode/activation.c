@@ -21,6 +21,12 @@ void decode_silu_and_mul_twin(const void *args)
 		}
 }
 
+/* As torch.clamp: a NaN stays one. */
+static float at_most(float x, float limit)
+{
+	return x > limit ? limit : x;
+}
+
 void decode_swigluoai_and_mul_twin(const void *args)
 {
 	const struct decode_swigluoai_and_mul_args *a = args;
@@ -28,8 +34,8 @@ void decode_swigluoai_and_mul_twin(const void *args)
 	uint16_t *out = DERIVE_OUT(uint16_t, a->out);
 
 	for (uint64_t i = 0; i < (uint64_t)a->tokens * a->d; i++) {
-		float gate = fminf(number_from_bf16(x[2 * i]), a->limit);
-		float up = fmaxf(fminf(number_from_bf16(x[2 * i + 1]), a->limit), -a->limit);
+		float gate = at_most(number_from_bf16(x[2 * i]), a->limit);
+		float up = -at_most(-at_most(number_from_bf16(x[2 * i + 1]), a->limit), a->limit);
 
 		out[i] = number_to_bf16((up + 1) * (gate / (1 + expf(-a->alpha * gate))));
 	}

@@ -29,12 +29,18 @@ DECODE_KERNEL decode_silu_and_mul(const uint16_t *x, uint16_t *out, uint32_t tok
 		silu_and_mul<1>(x, out, tokens, d);
 }
 
+/* As torch.clamp: a NaN stays one, which fminf() would drop. */
+static __device__ __forceinline__ float at_most(float x, float limit)
+{
+	return x > limit ? limit : x;
+}
+
 DECODE_KERNEL decode_swigluoai_and_mul(const uint16_t *x, uint16_t *out, uint32_t tokens,
 				       uint32_t d, float alpha, float limit)
 {
 	FOR_EACH (i, (uint64_t)tokens * d) {
-		float gate = fminf(from_bf16(x[2 * i]), limit);
-		float up = fmaxf(fminf(from_bf16(x[2 * i + 1]), limit), -limit);
+		float gate = at_most(from_bf16(x[2 * i]), limit);
+		float up = -at_most(-at_most(from_bf16(x[2 * i + 1]), limit), limit);
 
 		out[i] = to_bf16((up + 1) * (gate / (1 + expf(-alpha * gate))));
 	}

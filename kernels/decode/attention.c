@@ -37,6 +37,7 @@ static double softmax_add(struct softmax *s, double score)
 {
 	if (score == -INFINITY)
 		return 0;
+	/* A NaN is never larger, and makes the sum one. */
 	if (score > s->max) {
 		double old = exp(s->max - score);
 
@@ -49,10 +50,11 @@ static double softmax_add(struct softmax *s, double score)
 	return exp(score - s->max);
 }
 
+/* A sum of 0: no score, or none but -infinity. */
 static void softmax_store(const struct softmax *s, uint16_t *out)
 {
 	for (uint32_t d = 0; d < s->width; d++)
-		out[d] = s->sum > 0 ? number_to_bf16((float)(s->value[d] / s->sum)) : 0;
+		out[d] = s->sum == 0 ? 0 : number_to_bf16((float)(s->value[d] / s->sum));
 }
 
 /* ---- paged attention ---- */

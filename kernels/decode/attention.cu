@@ -29,15 +29,19 @@ template <int N> static __device__ __forceinline__ void running_init(running<N> 
 		r.value[i] = 0;
 }
 
+/*
+ * A NaN is never the maximum, and makes the sum one. A score of -infinity has the weight 0, by
+ * which its value is multiplied all the same: that may be a NaN.
+ */
 template <int N>
 static __device__ __forceinline__ void running_add(running<N> &r, float score, const float *value)
 {
-	float max = fmaxf(r.max, score), old, weight;
+	float max = fmaxf(r.max, score), old = 1, weight = 0;
 
-	if (score == -INFINITY)
-		return;
-	old = expf(r.max - max);
-	weight = expf(score - max);
+	if (score > r.max)
+		old = expf(r.max - score);
+	if (score != -INFINITY)
+		weight = expf(score - max);
 	r.max = max;
 	r.sum = r.sum * old + weight;
 #pragma unroll
@@ -49,6 +53,12 @@ struct merge {
 	float max[WARPS], sum[WARPS];
 	float value[WARPS][DECODE_LATENT_MAX];
 };
+
+/* By what the results of a part with the maximum @own are multiplied. Both may be -infinity. */
+static __device__ __forceinline__ float merge_factor(float own, float max)
+{
+	return own == max ? 1 : expf(own - max);
+}
 
 /* The warps' results as one row of @width numbers. @sink: one more score without a value. */
 template <int N>
@@ -67,17 +77,16 @@ static __device__ __forceinline__ void merge_store(const running<N> &r, merge &m
 	__syncthreads();
 	for (int w = 0; w < WARPS; w++)
 		max = fmaxf(max, m.max[w]);
-	if (max > -INFINITY) {
+	if (sink != -INFINITY)
 		sum = expf(sink - max);
-		for (int w = 0; w < WARPS; w++)
-			sum += m.sum[w] * expf(m.max[w] - max);
-	}
+	for (int w = 0; w < WARPS; w++)
+		sum += m.sum[w] * merge_factor(m.max[w], max);
 	FOR_COLUMNS (d, width) {
 		float value = 0;
 
-		for (int w = 0; w < WARPS && sum > 0; w++)
-			value += m.value[w][d] * expf(m.max[w] - max);
-		out[d] = sum > 0 ? to_bf16(value / sum) : 0;
+		for (int w = 0; w < WARPS; w++)
+			value += m.value[w][d] * merge_factor(m.max[w], max);
+		out[d] = sum == 0 ? 0 : to_bf16(value / sum);
 	}
 	__syncthreads(); /* before the next head's */
 }

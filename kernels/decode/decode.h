@@ -128,7 +128,7 @@ DECODE_TWIN(decode_fused_add_rms_norm);
 DECODE_TWIN(decode_silu_and_mul);
 
 /* out [T, D] = g * sigmoid(alpha * g) * (u + 1) with g = min(x[2 i], limit), u = x[2 i + 1] clamped
- * to +-limit, x [T, 2 D]. In f32, rounded once. 1 ulp. */
+ * to +-limit, a NaN stays one, x [T, 2 D]. In f32, rounded once. 1 ulp. */
 DECODE_TWIN(decode_swigluoai_and_mul);
 
 /* x' = x cos - y sin, y' = y cos + x sin for the rot / 2 pairs (DECODE_GPTJ) of each head of query
@@ -139,7 +139,8 @@ DECODE_TWIN(decode_rotary);
 
 /* ---- FP8 activations ---- */
 
-/* scale f32 [1] = max(scale, |x[i]| / 448), so it has to be 0 before (a memset node). Bit-equal. */
+/* scale f32 [1] = max(scale, |x[i]| / 448), so it has to be 0 before (a memset node). A NaN of x
+ * does not count, one in scale stays. Bit-equal. */
 DECODE_TWIN(decode_fp8_amax);
 
 /* out e4m3 = x * (1 / scale), saturated to +-448; scale f32 [1]. Bit-equal. */
@@ -169,8 +170,8 @@ DECODE_TWIN(decode_concat_and_cache_mla);
  * tokens q_stride apart, share kv head h / (heads / kv_heads). tables i32 [S, max_blocks]: blocks
  * of each sequence. sinks f32 [heads]: one more term of the denominator. window: only that many
  * last tokens; 0: all. k_scale, v_scale, DECODE_PAGED as above: a cached number is e4m3 * scale.
- * A length of 0 gives zeros; a block outside of the cache counts as not there. D <=
- * DECODE_HEAD_MAX, heads % kv_heads == 0. 2 ulp.
+ * A length of 0 gives zeros, and so do scores of -infinity only; a block outside of the cache
+ * counts as not there. NaN: as in PyTorch. D <= DECODE_HEAD_MAX, heads % kv_heads == 0. 2 ulp.
  */
 DECODE_TWIN(decode_paged_attention);
 
@@ -239,10 +240,12 @@ DECODE_TWIN(decode_exllama_gemm);
 DECODE_TWIN(decode_topk_softmax);
 
 /* As arena_moe_align: sorted i32 [capacity], experts_of i32 [capacity / block, rounded up], total
- * i32 [1]. E <= DECODE_EXPERTS_MAX. Bit-equal. */
+ * i32 [1]; what is behind the capacity is dropped, total counts it. E <= DECODE_EXPERTS_MAX.
+ * Bit-equal. */
 DECODE_TWIN(decode_moe_align);
 
-/* As arena_moe_permute_index, _permute_rows, _unpermute, of bf16. Bit-equal. */
+/* As arena_moe_permute_index, _permute_rows, _unpermute, of bf16: 1 <= E <= DECODE_EXPERTS_MAX. An
+ * index that is none is a row of zeros, or left out of the sum. Bit-equal. */
 DECODE_TWIN(decode_moe_permute_index);
 DECODE_TWIN(decode_moe_permute_rows);
 DECODE_TWIN(decode_moe_unpermute);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Job: the twins of fp8.cu: activations as e4m3. Threads: any; pure. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/decode/decode.h"
 #include "kernels/number.h"
@@ -17,12 +18,16 @@ static float largest(const uint16_t *x, uint64_t count)
 	return max;
 }
 
+/* Compared as the kernel's atomic does, by the bits: a NaN that was there stays. */
 void decode_fp8_amax_twin(const void *args)
 {
 	const struct decode_fp8_amax_args *a = args;
-	float *scale = DERIVE_OUT(float, a->scale);
+	float max = largest(DERIVE_IN(uint16_t, a->x), a->count) / FP8_MAX;
+	int32_t *scale = DERIVE_OUT(int32_t, a->scale), bits;
 
-	*scale = fmaxf(*scale, largest(DERIVE_IN(uint16_t, a->x), a->count) / FP8_MAX);
+	memcpy(&bits, &max, sizeof(bits));
+	if (bits > *scale)
+		*scale = bits;
 }
 
 void decode_fp8_quant_twin(const void *args)

@@ -5,9 +5,9 @@
  *
  * A weight is bf16((code - zero) * scale). Marlin itself applies the scale of a channel to the sum,
  * which differs by what rounding each weight costs. Slices of K are added in their order, through
- * tmp; the lock of 64 columns says whose turn it is and is 0 again at the end. Here all slices come
- * in turn, so that any other value at the start is a dirty lock. (A kernel cannot tell one that
- * happens to be the turn of a later slice: that slice goes first, and the result is wrong.)
+ * tmp; the lock of 64 columns says whose turn it is (marlin_turn()) and is 0 again at the end. Here
+ * all slices come in turn, so that any other value at the start is a dirty lock. (A kernel cannot
+ * tell one that is the turn of a later slice, MARLIN_TURN and its number: that slice goes first.)
  * Threads: any; pure.
  */
 #include "kernels/decode/marlin_gemm.h"

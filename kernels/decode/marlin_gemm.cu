@@ -3,7 +3,7 @@
  * W4A16 and W8A16 GEMM on Marlin's layout; see marlin_gemm.c, the twin, and tile.cuh.
  *
  * As many neighbouring blocks as K has slices are a gang: it has 64 columns at a time, each of its
- * blocks one slice of K. They add to tmp in turn; the lock of the columns counts the turns. A
+ * blocks one slice of K. They add to tmp in turn; the lock of the columns says whose it is. A
  * block waits for blocks of lower number only, or (from the second 16 rows on) of its gang, so
  * those that are resident always get on. A grid that is smaller than a gang is one block.
  */
@@ -11,7 +11,7 @@
 #include "kernels/decode/tile.cuh"
 
 #define MARLIN_COLS  64
-#define MARLIN_POLLS 200000 /* of 0.5 us or more: far longer than any slice takes */
+#define MARLIN_POLLS 200000 /* with sleeps of up to 1 us: far longer than any slice takes */
 
 static __device__ __forceinline__ int32_t marlin_acquire(const int32_t *lock)
 {
@@ -40,7 +40,7 @@ static __device__ __forceinline__ bool marlin_wait(const int32_t *lock, int32_t 
 	if (threadIdx.x == 0) {
 		come = marlin_acquire(lock) == turn;
 		for (int i = 0; i < MARLIN_POLLS && !come && !alone; i++) {
-			__nanosleep(500);
+			__nanosleep(500); /* none at all to twice that: it is a hint */
 			come = marlin_acquire(lock) == turn;
 		}
 	}
@@ -234,17 +234,17 @@ static __device__ __forceinline__ bool marlin_slice(tile_memory<2> &memory, cons
 						    uint32_t slice, uint32_t slices, bool alone)
 {
 	int32_t *lock = job.p.workspace + job.col / MARLIN_COLS;
-	int32_t turn = job.row / TILE_ROWS * slices + slice;
+	uint32_t turn = job.row / TILE_ROWS * slices + slice;
 	bool last = slice + 1 == slices && job.row + job.rows == job.p.tokens;
 
 	tile_parts(memory, job, job.rows, job.begin, job.end);
-	if (!marlin_wait(lock, turn, alone)) {
+	if (!marlin_wait(lock, marlin_turn(turn), alone)) {
 		if (threadIdx.x == 0)
 			atomicOr(job.p.status, DECODE_STATUS_DIRTY);
 		return false;
 	}
 	tile_out(memory, job, job.rows, MARLIN_COLS);
-	marlin_release(lock, last ? 0 : turn + 1);
+	marlin_release(lock, last ? 0 : marlin_turn(turn + 1));
 	return true;
 }
 

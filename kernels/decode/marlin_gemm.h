@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Into how many slices decode_marlin_gemm cuts K; kernel and twin have to agree. Pure. */
+/* How decode_marlin_gemm cuts K into slices; kernel and twin have to agree. Pure. */
 #ifndef KERNELS_DECODE_MARLIN_GEMM_H
 #define KERNELS_DECODE_MARLIN_GEMM_H
 
@@ -8,11 +8,20 @@
 
 #define MARLIN_SLICES_MAX 4
 
+/* What a lock holds when it is the turn of any slice but the first: no value that memory is
+ * likely to have, so that a lock that is dirty with a small number is not taken for a turn. */
+#define MARLIN_TURN 0x5a000000
+
 #ifdef __CUDACC__
 #define MARLIN_HD __host__ __device__
 #else
 #define MARLIN_HD
 #endif
+
+static inline MARLIN_HD int32_t marlin_turn(uint32_t turn)
+{
+	return turn == 0 ? 0 : (int32_t)(MARLIN_TURN | turn);
+}
 
 /* Rows of a slice, in whole tiles of 16; small weights have more than one slice, too. */
 static inline MARLIN_HD uint32_t marlin_slice_rows(uint32_t k, bool sliced)

@@ -85,8 +85,7 @@ void decode_moe_align_twin(const void *args)
 		.tail = a->tail,
 	};
 
-	if (a->experts <= DECODE_EXPERTS_MAX && a->block != 0)
-		arena_moe_align_twin(&align);
+	arena_moe_align_twin(&align);
 }
 
 void decode_moe_permute_index_twin(const void *args)
@@ -103,8 +102,7 @@ void decode_moe_permute_index_twin(const void *args)
 		.local = a->local,
 	};
 
-	if (a->experts <= DECODE_EXPERTS_MAX && a->local <= a->experts)
-		arena_moe_permute_index_twin(&index);
+	arena_moe_permute_index_twin(&index);
 }
 
 void decode_moe_permute_rows_twin(const void *args)
@@ -121,8 +119,7 @@ void decode_moe_permute_rows_twin(const void *args)
 		.local = a->local,
 	};
 
-	if (a->topk != 0)
-		arena_moe_permute_rows_twin(&rows);
+	arena_moe_permute_rows_twin(&rows);
 }
 
 void decode_moe_unpermute_twin(const void *args)

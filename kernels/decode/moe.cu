@@ -121,25 +121,21 @@ DECODE_KERNEL decode_moe_align(const int32_t *ids, const int32_t *map, int32_t *
 			       int32_t *experts_of, int32_t *total, uint32_t count,
 			       uint32_t experts, uint32_t block, uint32_t capacity, int32_t tail)
 {
-	if (block != 0)
-		moe_align(ids, map, sorted, experts_of, total, count, experts, block, capacity,
-			  tail);
+	moe_align(ids, map, sorted, experts_of, total, count, experts, block, capacity, tail);
 }
 
 DECODE_KERNEL decode_moe_permute_index(const int32_t *ids, const int32_t *map, int32_t *sorted,
 				       int32_t *inverse, int64_t *offsets, uint32_t count,
 				       uint32_t experts, uint32_t local)
 {
-	if (local <= experts)
-		moe_permute_index(ids, map, sorted, inverse, offsets, count, experts, local);
+	moe_permute_index(ids, map, sorted, inverse, offsets, count, experts, local);
 }
 
 DECODE_KERNEL decode_moe_permute_rows(const void *x, const int32_t *sorted, const int64_t *offsets,
 				      void *out, uint32_t count, uint32_t topk, uint32_t row_bytes,
 				      uint32_t local)
 {
-	if (topk != 0)
-		moe_permute_rows(x, sorted, offsets, out, topk, row_bytes, local);
+	moe_permute_rows(x, sorted, offsets, out, count, topk, row_bytes, local);
 }
 
 DECODE_KERNEL decode_moe_unpermute(const uint16_t *rows, const int32_t *inverse,

@@ -2,7 +2,8 @@
 /*
  * Job: synthetic checkpoints: for each tensor that a family loads, numbers by seed and key, in the
  * type and range that such a tensor has in real ones, so that activations stay of the order of 1
- * and each tensor has its say in the logits. One thread.
+ * and each tensor has its say in the logits; or files of others that have the same tensors. One
+ * thread.
  */
 #include <errno.h>
 #include <math.h>
@@ -108,18 +109,26 @@ static void fill_part(const struct part *p, void *out, uint64_t seed)
 		fill_numbers(p, out, &state);
 }
 
-static struct safetensor tensor_of(const struct part *p, uint64_t seed)
+/* Without data. */
+static struct safetensor described(const struct part *p)
 {
 	struct safetensor t = { .name = p->key, .dtype = fill_dtype(p->fill), .bytes = p->bytes };
+
+	if (p->rows > 1)
+		t.shape[t.ndim++] = p->rows;
+	t.shape[t.ndim++] = p->cols;
+	return t;
+}
+
+static struct safetensor tensor_of(const struct part *p, uint64_t seed)
+{
+	struct safetensor t = described(p);
 	void *data = malloc(p->bytes);
 
 	if (!data)
 		engine_die(1, "no host memory for tensor %s", p->key);
 	fill_part(p, data, seed);
 	t.data = data;
-	if (p->rows > 1)
-		t.shape[t.ndim++] = p->rows;
-	t.shape[t.ndim++] = p->cols;
 	return t;
 }
 
@@ -135,28 +144,75 @@ static size_t tensors_of(struct engine *e, uint64_t seed, struct safetensor *out
 	return n;
 }
 
-/* The file is gone once it is mapped. */
-void checkpoint_make(struct engine *e, uint64_t seed, struct safetensors *out)
+void checkpoint_write(struct engine *e, uint64_t seed, const char *path)
 {
 	size_t count = tensors_of(e, seed, NULL);
 	struct safetensor *tensors = calloc(count, sizeof(*tensors));
+
+	if (!tensors)
+		engine_die(1, "no host memory for a checkpoint");
+	tensors_of(e, seed, tensors);
+	if (safetensors_write(path, tensors, count))
+		engine_die(1, "cannot write %s: %s", path, strerror(errno));
+	for (size_t i = 0; i < count; i++)
+		free((void *)tensors[i].data);
+	free(tensors);
+}
+
+/* "BF16 [128, 64]" */
+static const char *text_of(const struct safetensor *t, char *out, size_t bytes)
+{
+	int n = snprintf(out, bytes, "%s [", t->dtype);
+
+	for (uint32_t d = 0; d < t->ndim && (size_t)n < bytes; d++)
+		n += snprintf(out + n, bytes - (size_t)n, "%s%llu", d ? ", " : "",
+			      (unsigned long long)t->shape[d]);
+	if ((size_t)n < bytes)
+		snprintf(out + n, bytes - (size_t)n, "]");
+	return out;
+}
+
+static void check_part(const struct safetensors *s, const struct part *p, const char *path)
+{
+	const struct safetensor want = described(p), *has = safetensors_find(s, p->key);
+	char a[256], b[256];
+
+	if (!has)
+		engine_die(1, "%s: it has no tensor '%s', which the family loads", path, p->key);
+	if (strcmp(has->dtype, want.dtype) != 0 || has->ndim != want.ndim ||
+	    memcmp(has->shape, want.shape, want.ndim * sizeof(*want.shape)) != 0)
+		engine_die(1, "%s: tensor '%s' is %s, the family loads %s", path, p->key,
+			   text_of(has, a, sizeof(a)), text_of(&want, b, sizeof(b)));
+}
+
+/* What else is in the file is left alone. */
+void checkpoint_read(struct engine *e, const char *path, struct safetensors *out)
+{
+	char error[512];
+
+	if (safetensors_open(path, out, error, sizeof(error)))
+		engine_die(1, "%s", error);
+	for (int l = 0; l <= LAYERS; l++)
+		for (uint32_t t = 0; t < e->layers[l].tensors_count; t++)
+			for (uint32_t p = 0; p < e->layers[l].tensors[t].parts_count; p++)
+				check_part(out, &e->layers[l].tensors[t].parts[p], path);
+}
+
+/* The file is gone once it is mapped. */
+void checkpoint_make(struct engine *e, uint64_t seed, struct safetensors *out)
+{
 	const char *folder = getenv("TMPDIR");
 	char path[512], error[512];
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/engine-XXXXXX", folder ? folder : "/tmp");
 	fd = mkstemp(path);
-	if (fd < 0 || !tensors)
+	if (fd < 0)
 		engine_die(1, "no file for a checkpoint at %s: %s; set TMPDIR", path,
 			   strerror(errno));
 	close(fd);
-	tensors_of(e, seed, tensors);
-	if (safetensors_write(path, tensors, count))
-		engine_die(1, "cannot write %s: %s", path, strerror(errno));
+	checkpoint_write(e, seed, path);
 	if (safetensors_open(path, out, error, sizeof(error)))
 		engine_die(1, "%s", error);
 	unlink(path);
-	for (size_t i = 0; i < count; i++)
-		free((void *)tensors[i].data);
-	free(tensors);
 }

@@ -23,7 +23,8 @@
 
 enum { EXIT_REFUSED = 3, EXIT_FAILED = 4 };
 
-static void declare(struct engine *e)
+/* @return tensors of all layers. */
+static unsigned declare(struct engine *e)
 {
 	unsigned slots = 0;
 
@@ -46,7 +47,47 @@ static void declare(struct engine *e)
 		arena_open(l->path, &l->arena);
 		slots += l->tensors_count;
 	}
-	printf("slots %u\n", slots);
+	return slots;
+}
+
+static bool has_part(const struct engine *e, const char *key)
+{
+	for (int i = 0; i <= LAYERS; i++)
+		for (uint32_t t = 0; t < e->layers[i].tensors_count; t++)
+			for (uint32_t p = 0; p < e->layers[i].tensors[t].parts_count; p++)
+				if (!strcmp(e->layers[i].tensors[t].parts[p].key, key))
+					return true;
+	return false;
+}
+
+/* Of those that a reload publishes. */
+static bool has_tensor(const struct engine *e, const char *name)
+{
+	for (int i = 0; i <= LAYERS; i++)
+		for (uint32_t t = 0; t < e->layers[i].tensors_count; t++)
+			if (!strcmp(e->layers[i].tensors[t].name, name) &&
+			    e->layers[i].tensors[t].origin <= DERIVED)
+				return true;
+	return false;
+}
+
+static void check_names(const struct engine *e)
+{
+	if (e->opt.omit && !has_part(e, e->opt.omit))
+		engine_die(2, "--omit=%s: the family loads no tensor of that name", e->opt.omit);
+	if (e->opt.keep && !has_tensor(e, e->opt.keep))
+		engine_die(2,
+			   "--keep=%s: no layer of the family has that tensor: --derived lists "
+			   "those that are derived",
+			   e->opt.keep);
+}
+
+static bool write_checkpoints(struct engine *e)
+{
+	for (int i = 0; i < 2; i++)
+		if (e->opt.write[i])
+			checkpoint_write(e, e->opt.seed + (uint64_t)i, e->opt.write[i]);
+	return e->opt.write[0] || e->opt.write[1];
 }
 
 static void list_derived(const struct engine *e)
@@ -102,18 +143,26 @@ int main(int argc, char **argv)
 {
 	static struct engine e;
 	struct decoder d;
+	unsigned slots;
 	int code = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	options_read(argc, argv, &e.opt);
 	engine_start(&e);
-	declare(&e);
+	slots = declare(&e);
+	check_names(&e);
+	if (write_checkpoints(&e))
+		return 0;
+	printf("slots %u\n", slots);
 	if (e.opt.derived) {
 		list_derived(&e);
 		return 0;
 	}
 	for (int i = 0; i < 2; i++)
-		checkpoint_make(&e, e.opt.seed + (uint64_t)i, &e.checkpoint[i]);
+		if (e.opt.read[i])
+			checkpoint_read(&e, e.opt.read[i], &e.checkpoint[i]);
+		else
+			checkpoint_make(&e, e.opt.seed + (uint64_t)i, &e.checkpoint[i]);
 	printf("load 0 checkpoint A\n");
 	if (reload(&e, 0) == RELOAD_REFUSED)
 		engine_die(1, "the cold load is refused");

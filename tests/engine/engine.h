@@ -126,6 +126,7 @@ struct options {
 	bool arena, copied, lazy, mistakes, partial, pressure, careless, silent, derived;
 	int reloads, fail_at, tokens; /* fail_at: layer, or -1 */
 	const char *omit, *keep;
+	const char *read[2], *write[2]; /* files of A and B */
 	uint64_t seed;
 };
 
@@ -201,8 +202,12 @@ void derive_number(struct layer *l, const char *param, uint64_t value);
 
 const char *fill_dtype(enum fill fill);
 uint32_t fill_bytes(enum fill fill); /* of an element */
-/* Write what the layers declare, by @seed, to a file and open it. */
+/* Write what the layers declare, by @seed, to a file. */
+void checkpoint_write(struct engine *e, uint64_t seed, const char *path);
+/* The same to a file of its own, and open it. */
 void checkpoint_make(struct engine *e, uint64_t seed, struct safetensors *out);
+/* Open a file that has to have what the layers declare, in type and shape. */
+void checkpoint_read(struct engine *e, const char *path, struct safetensors *out);
 
 /* ---- reload.c ---- */
 

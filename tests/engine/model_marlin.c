@@ -69,8 +69,10 @@ static void run_linear(struct layer *l, const char *p, CUdeviceptr x, CUdevicept
 	RUN(e, decode_marlin_gemm, .x = x, .q = at(l, of(p, "marlin")),
 	    .scales = at(l, of(p, "marlin_scales")), .g_idx = at(l, of(p, "g_idx_sorted")),
 	    .perm = at(l, of(p, "perm")), .workspace = at(l, of(p, "workspace")),
-	    .status = buffer(e, "status", 4), .out = out, .tokens = (uint32_t)e->tokens,
-	    .n = HIDDEN, .k = HIDDEN, .groups = HIDDEN / ROWS_PER_SCALE, .bits = 4, .locks = LOCKS);
+	    .status = buffer(e, "status", 4),
+	    .tmp = buffer(e, "marlin_tmp", 4 * BATCH_MAX * HIDDEN), .out = out,
+	    .tokens = (uint32_t)e->tokens, .n = HIDDEN, .k = HIDDEN,
+	    .groups = HIDDEN / ROWS_PER_SCALE, .bits = 4, .locks = LOCKS);
 }
 
 _Static_assert(HEADS *HEAD == HIDDEN && INTER == HIDDEN, "both linear layers are square");

@@ -24,7 +24,12 @@ static const struct {
 	{ "--reloads", "N", "after the cold load: B, A, B, ... (0)" },
 	{ "--tokens", "N", "of each sequence, up to 64 (6)" },
 	{ "--seed", "N", "of checkpoint A; that of B is the next (1)" },
-	{ "--fail-at", "LAYER", "the first reload fails in this layer, before it is committed" },
+	{ "--checkpoint-a", "FILE", "read A from this safetensors file, not by seed" },
+	{ "--checkpoint-b", "FILE", "the same for B" },
+	{ "--write-a", "FILE", "write checkpoint A to this file, and end" },
+	{ "--write-b", "FILE", "the same for B" },
+	{ "--fail-at", "LAYER",
+	  "the first reload fails in it, before its commit; last: embedding" },
 	{ "--omit", "SOURCE", "reloads do not get this tensor of the checkpoint" },
 	{ "--keep", "TENSOR", "with copied: reloads leave this one of each layer alone" },
 	{ "--partial", NULL, "reloads bring layer 0 only, and say so; a cold load: layer 0 of B" },
@@ -73,36 +78,56 @@ static void set_storage(struct options *o, const char *value)
 		engine_die(2, "--storage=%s: it is naive, copied or arena", value);
 }
 
-static long number(const char *name, const char *value, long most)
+static long number(const char *name, const char *value, long least, long most)
 {
 	char *rest;
 	long n;
 
 	errno = 0;
 	n = strtol(value, &rest, 10);
-	if (errno || rest == value || *rest || n < 0 || n > most)
-		engine_die(2, "%s=%s: it is a number from 0 to %ld", name, value, most);
+	if (errno || rest == value || *rest || n < least || n > most)
+		engine_die(2, "%s=%s: it is a number from %ld to %ld", name, value, least, most);
 	return n;
+}
+
+/* @return whether it is an option that takes a text as it is. */
+static bool set_text(struct options *o, const char *name, const char *value)
+{
+	const struct {
+		const char *name, **to;
+	} texts[] = {
+		{ "--checkpoint-a", &o->read[0] },
+		{ "--checkpoint-b", &o->read[1] },
+		{ "--keep", &o->keep },
+		{ "--omit", &o->omit },
+		{ "--write-a", &o->write[0] },
+		{ "--write-b", &o->write[1] },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (!strcmp(name, texts[i].name)) {
+			*texts[i].to = value;
+			return true;
+		}
+	return false;
 }
 
 static void set(struct options *o, const char *name, const char *value)
 {
+	if (set_text(o, name, value))
+		return;
 	if (!strcmp(name, "--family"))
 		o->family = family_of(value);
 	else if (!strcmp(name, "--storage"))
 		set_storage(o, value);
 	else if (!strcmp(name, "--reloads"))
-		o->reloads = (int)number(name, value, 100000);
+		o->reloads = (int)number(name, value, 0, 100000);
 	else if (!strcmp(name, "--tokens"))
-		o->tokens = (int)number(name, value, POSITIONS);
+		o->tokens = (int)number(name, value, 1, POSITIONS);
 	else if (!strcmp(name, "--seed"))
-		o->seed = (uint64_t)number(name, value, 1 << 30);
+		o->seed = (uint64_t)number(name, value, 0, 1 << 30);
 	else if (!strcmp(name, "--fail-at"))
-		o->fail_at = (int)number(name, value, LAYERS);
-	else if (!strcmp(name, "--omit"))
-		o->omit = value;
-	else if (!strcmp(name, "--keep"))
-		o->keep = value;
+		o->fail_at = (int)number(name, value, 0, LAYERS);
 	else if (!strcmp(name, "--partial"))
 		o->partial = true;
 	else if (!strcmp(name, "--mistakes"))
@@ -130,6 +155,8 @@ static int option(struct options *o, char **argv)
 	const char *value = argv[0][length] ? argv[0] + length + 1 : NULL;
 	size_t i;
 
+	if (!strcmp(argv[0], "-h"))
+		help();
 	for (i = 0; i < ARRAY_SIZE(rows); i++)
 		if (strlen(rows[i].name) == length && !strncmp(rows[i].name, argv[0], length))
 			break;
@@ -137,14 +164,27 @@ static int option(struct options *o, char **argv)
 		engine_die(2, "unknown argument '%s': --help lists them", argv[0]);
 	if (!rows[i].value && value)
 		engine_die(2, "%s takes no value", rows[i].name);
-	if (!rows[i].value || value) {
+	if (!rows[i].value || (value && *value)) {
 		set(o, rows[i].name, value);
 		return 1;
 	}
-	if (!argv[1])
+	if (value || !argv[1] || !*argv[1])
 		engine_die(2, "%s needs a value: %s=%s", rows[i].name, rows[i].name, rows[i].value);
 	set(o, rows[i].name, argv[1]);
 	return 2;
+}
+
+/* What is said of a reload, and there is none. */
+static void check_reloads(const struct options *o)
+{
+	if (o->reloads > 0)
+		return;
+	if (o->fail_at >= 0)
+		engine_die(2, "--fail-at=%d needs --reloads: a reload fails, not the cold load",
+			   o->fail_at);
+	if (o->omit || o->keep)
+		engine_die(2, "%s=%s needs --reloads: the cold load is whole",
+			   o->omit ? "--omit" : "--keep", o->omit ? o->omit : o->keep);
 }
 
 void options_read(int argc, char **argv, struct options *out)
@@ -164,4 +204,5 @@ void options_read(int argc, char **argv, struct options *out)
 	if (out->partial && out->fail_at > 0)
 		engine_die(2, "--fail-at=%d with --partial: only layer 0 is reloaded",
 			   out->fail_at);
+	check_reloads(out);
 }

@@ -31,19 +31,27 @@ struct reader {
 
 static const struct {
 	const char *name;
-	uint32_t bytes;
+	uint32_t bits;
 } dtypes[] = {
-	{ "BOOL", 1 }, { "U8", 1 },  { "I8", 1 },  { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
-	{ "U16", 2 },  { "I16", 2 }, { "F16", 2 }, { "BF16", 2 },    { "U32", 4 },
-	{ "I32", 4 },  { "F32", 4 }, { "U64", 8 }, { "I64", 8 },     { "F64", 8 },
+	{ "F4", 4 },   { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "BOOL", 8 },    { "U8", 8 },
+	{ "I8", 8 },   { "F8_E4M3", 8 }, { "F8_E5M2", 8 }, { "F8_E8M0", 8 }, { "U16", 16 },
+	{ "I16", 16 }, { "F16", 16 },	 { "BF16", 16 },   { "U32", 32 },    { "I32", 32 },
+	{ "F32", 32 }, { "U64", 64 },	 { "I64", 64 },	   { "F64", 64 },    { "C64", 64 },
 };
 
-uint32_t safetensors_dtype_bytes(const char *dtype)
+static uint32_t bits_of(const char *dtype)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++)
 		if (!strcmp(dtypes[i].name, dtype))
-			return dtypes[i].bytes;
+			return dtypes[i].bits;
 	return 0;
+}
+
+uint32_t safetensors_dtype_bytes(const char *dtype)
+{
+	uint32_t bits = bits_of(dtype);
+
+	return bits % 8 == 0 ? bits / 8 : 0;
 }
 
 /* A name from a file may hold anything: keep it on one line. */
@@ -59,9 +67,9 @@ static int refuse(const struct reader *r, const char *name, const char *why)
 
 static int read_shape(const struct reader *r, const json_t *shape, struct safetensor *t)
 {
-	uint64_t bytes = safetensors_dtype_bytes(t->dtype);
+	uint64_t bits = bits_of(t->dtype);
 
-	if (!bytes)
+	if (!bits)
 		return refuse(r, t->name, "its dtype is unknown");
 	if (json_array_size(shape) > SAFETENSORS_DIMS_MAX)
 		return refuse(r, t->name, "it has more than 8 dimensions");
@@ -72,10 +80,12 @@ static int read_shape(const struct reader *r, const json_t *shape, struct safete
 		if (!json_is_integer(n) || json_integer_value(n) < 0)
 			return refuse(r, t->name, "its shape has something that is no size");
 		t->shape[i] = (uint64_t)json_integer_value(n);
-		if (__builtin_mul_overflow(bytes, t->shape[i], &bytes))
-			return refuse(r, t->name, "its shape needs more bytes than 64 bits count");
+		if (__builtin_mul_overflow(bits, t->shape[i], &bits))
+			return refuse(r, t->name, "its shape needs more than 64 bits count");
 	}
-	t->bytes = bytes;
+	if (bits % 8 != 0)
+		return refuse(r, t->name, "its shape and dtype end inside of a byte");
+	t->bytes = bits / 8;
 	return 0;
 }
 
@@ -176,10 +186,10 @@ static int parse(struct reader *r, struct safetensors *s)
 	return read_header(r, s);
 }
 
-/* An empty file cannot be mapped; it is refused as too short. */
+/* An empty file cannot be mapped; it is refused as too short. A FIFO must not hold up open(). */
 static int map(const struct reader *r, struct safetensors *s)
 {
-	int fd = open(r->path, O_RDONLY | O_CLOEXEC);
+	int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	int saved;
 

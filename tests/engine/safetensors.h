@@ -28,7 +28,7 @@ struct safetensors {
 	size_t count;
 };
 
-/* @brief Bytes of one element. @return 0: no such type. */
+/* @brief Bytes of one element. @return 0: no such type, or one that is no whole byte (F4, F6). */
 uint32_t safetensors_dtype_bytes(const char *dtype);
 
 /* @brief Map and check a file. @param error out: one line, if it is refused. @return 0 or -1. */

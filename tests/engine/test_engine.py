@@ -6,13 +6,15 @@
     cold load;
   - a reload that fails, lacks a source, or is partial ends as it should, and what is served then is
     right;
-  - a wrong command line is one line, and exit 2.
+  - a wrong command line is one line, and exit 2;
+  - checkpoints in files serve what those in memory do, and wrong ones are one line.
 Exit: 0 all as expected, 1 not.
 """
 import argparse
 import os
 import re
 import sys
+import tempfile
 
 import run_families
 from run_families import engine
@@ -29,7 +31,8 @@ BAD = [
     (["--family"], "--family needs a value: --family=F"),
     (["--family=mla", "--storage=x"], "--storage=x: it is naive, copied or arena"),
     (["--family=mla", "--reloads=-1"], "--reloads=-1: it is a number from 0 to 100000"),
-    (["--family=mla", "--tokens=65"], "--tokens=65: it is a number from 0 to 64"),
+    (["--family=mla", "--tokens=65"], "--tokens=65: it is a number from 1 to 64"),
+    (["--family=mla", "--tokens=0"], "--tokens=0: it is a number from 1 to 64"),
     (["--family=mla", "--fail-at=1x"], "--fail-at=1x: it is a number from 0 to 2"),
     (["--family=mla", "--lazy=1"], "--lazy takes no value"),
     (["--family=mla", "--what"], "unknown argument '--what': --help lists them"),
@@ -37,6 +40,13 @@ BAD = [
     (["--family=mla", "--keep=W_UV"], "--keep=W_UV is for --storage=copied"),
     (["--family=mla", "--silent", "--storage=arena"], "--silent with --storage=arena"),
     (["--family=mla", "--partial", "--fail-at=1"], "--fail-at=1 with --partial"),
+    (["--family=mla", "--fail-at=1"], "--fail-at=1 needs --reloads"),
+    (["--family=mla", "--reloads=1", "--fail-at=3"], "--fail-at=3: it is a number from 0 to 2"),
+    (["--family=mla", f"--omit={SOURCE}"], f"--omit={SOURCE} needs --reloads"),
+    (["--family=mla", "--reloads=1", "--omit="], "--omit needs a value: --omit=SOURCE"),
+    (["--family=mla", "--reloads=1", "--omit", ""], "--omit needs a value: --omit=SOURCE"),
+    (["--family=mla", "--reloads=1", "--omit=x"], "--omit=x: the family loads no tensor"),
+    (["--family=mla", "--reloads=1", "--storage=copied", "--keep=x"], "--keep=x: no layer"),
 ]
 
 
@@ -99,6 +109,40 @@ def check_usage(args):
         yield f"no library: exit {run.code}: {run.err}"
 
 
+def check_help(args):
+    for option in ("-h", "--help"):
+        run = engine_alone(args, [option])
+        if run.code or run.err or not run.out.startswith("usage: engine"):
+            yield f"{option}: exit {run.code}: {run.out}{run.err}"
+
+
+def check_files(args):
+    """Checkpoints in files: the same tokens; another family's, or no file at all: one line."""
+    with tempfile.TemporaryDirectory() as folder:
+        a, b, other = (os.path.join(folder, n) for n in ("a", "b", "other"))
+        engine(args, "mla", f"--write-a={a}", f"--write-b={b}")
+        engine(args, "gpt-oss", f"--write-a={other}")
+        want = engine(args, "mla", "--reloads=1", "--storage=copied").served
+        run = engine(args, "mla", "--reloads=1", "--storage=copied", f"--checkpoint-a={b}",
+                     f"--checkpoint-b={a}")
+        if not want or run.served != {0: want[1], 1: want[0]}:
+            yield f"files: not the same tokens: {run.out}{run.err}"
+        os.mkfifo(os.path.join(folder, "fifo"))
+        with open(b, "rb") as f:
+            data = f.read()
+        for name, old, new in (("name", b"lm_head", b"lm_HEAD"),
+                               ("shape", b"[192,128]", b"[128,192]")):
+            with open(os.path.join(folder, name), "wb") as f:
+                f.write(data.replace(old, new))
+        for name, words in (("other", "the family loads BF16 ["),
+                            ("name", "it has no tensor 'lm_head.weight', which the family loads"),
+                            ("shape", "is BF16 [128, 192], the family loads BF16 [192, 128]"),
+                            ("fifo", "not a regular file"), ("none", "No such file")):
+            run = engine(args, "mla", f"--checkpoint-a={os.path.join(folder, name)}")
+            if run.code != 1 or run.err.count("\n") != 1 or words not in run.err:
+                yield f"{name}: exit {run.code}: {run.err}"
+
+
 def engine_alone(args, options):
     """Without --family in front."""
     env = {**os.environ, "LD_LIBRARY_PATH": args.sim}
@@ -112,7 +156,7 @@ def main():
     for name in ("--shim", "--engine", "--sim"):
         parser.add_argument(name, required=True, type=os.path.realpath)
     args = parser.parse_args()
-    problems = [*check_usage(args), *check_modes(args)]
+    problems = [*check_usage(args), *check_help(args), *check_files(args), *check_modes(args)]
     for family in run_families.NAIVE:
         problems += check_dependence(args, family)
     print("\n".join(problems) or "ok")

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/engine/safetensors.h"
@@ -110,6 +111,27 @@ Test(safetensors, a_lie_in_a_header_is_refused)
 	}
 }
 
+/* Types that no family loads, of which a file may have tensors all the same. */
+Test(safetensors, every_type_has_its_size)
+{
+	static const char header[] =
+		"{" T("a", "F4", "[3,2]", "[0,3]") "," T("b", "F8_E8M0", "[2]", "[3,5]") "," T(
+			"c", "C64", "[1]", "[5,13]") "," T("d", "F6_E2M3", "[4]",
+							   "[13,16]") "," T("e", "BF16", "[1]",
+									    "[16,18]") "}";
+	struct safetensors s;
+	char whole[1024], error[256] = "";
+
+	file(whole, compose(whole, header, 18));
+	cr_assert(safetensors_open(path, &s, error, sizeof(error)) == 0, "%s", error);
+	unlink(path);
+	cr_assert(s.count == 5 && safetensors_find(&s, "a")->bytes == 3);
+	cr_assert(safetensors_find(&s, "e")->bytes == 2);
+	safetensors_close(&s);
+	file(whole, compose(whole, "{" T("a", "F4", "[3]", "[0,2]") "}", 2));
+	refused("inside of a byte");
+}
+
 Test(safetensors, a_file_that_is_cut_off_is_refused)
 {
 	char whole[256];
@@ -125,5 +147,9 @@ Test(safetensors, a_file_that_is_cut_off_is_refused)
 	refused("longer than the file");
 	refused("No such file");
 	strcpy(path, "/tmp");
+	refused("not a regular file");
+	file("", 0);
+	cr_assert(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+	alarm(20); /* of an open() that waits for a writer */
 	refused("not a regular file");
 }

@@ -32,12 +32,15 @@ static void fill_perm(struct draw *d, const void *args, void *to, uint64_t bytes
 		order[0] = -1;
 }
 
-/* A dirty lock costs a wait. */
+/* A dirty lock costs a wait. Small numbers are what a count of turns would go through. */
 static void fill_locks(struct draw *d, const void *args, void *to, uint64_t bytes)
 {
+	static const int32_t dirty[] = { 1, 2, 3, 4, 7, 1 << 20, -1 };
+
 	fill_zero(d, args, to, bytes);
-	if (below(d, 8) == 0)
-		((int32_t *)to)[below(d, (uint32_t)(bytes / 4))] = 1 << 20;
+	if (below(d, 4) == 0)
+		((int32_t *)to)[below(d, (uint32_t)(bytes / 4))] =
+			dirty[below(d, sizeof(dirty) / sizeof(dirty[0]))];
 }
 
 static void fill_ids(struct draw *d, const void *args, void *to, uint64_t bytes)

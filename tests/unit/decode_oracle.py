@@ -146,6 +146,13 @@ class Rows(Case):
         up = f64(x[:, 1::2]).clamp(min=-7.0, max=7.0)
         self.near(out, (up + 1) * gate * torch.sigmoid(gate * 1.702), 1)
 
+    def test_swigluoai_keeps_nan(self):
+        nan = float("nan")
+        x, out = torch.tensor([[nan, 1, 1, nan, 1, 1]], dtype=BF16), torch.zeros(1, 3, dtype=BF16)
+        TWINS.call("decode_swigluoai_and_mul", x=x, out=out, tokens=1, d=3, alpha=1.702, limit=7.0)
+        gate, up = x[:, ::2].clamp(max=7.0), x[:, 1::2].clamp(min=-7.0, max=7.0)
+        self.same(out.isnan(), ((up + 1) * gate).isnan())
+
 
 class Rotary(Case):
     def rotate(self, x, cos, sin, gptj):
@@ -196,6 +203,12 @@ class Fp8(Case):
         for part in (x[:60], x[60:]):
             TWINS.call("decode_fp8_amax", x=part, scale=scale, count=len(part))
         self.assertEqual(scale.item(), (x.abs().max().float() / 448).item())
+        x[3] = float("nan")
+        TWINS.call("decode_fp8_amax", x=x, scale=scale, count=len(x))
+        self.assertEqual(scale.item(), (x.nan_to_num().abs().max().float() / 448).item())
+        scale[0] = float("nan")
+        TWINS.call("decode_fp8_amax", x=x, scale=scale, count=len(x))
+        self.assertTrue(scale.isnan().item())
 
     def test_quant_token(self):
         x = rand(5, 33)
@@ -325,6 +338,45 @@ class Attention(Case):
                    kv_heads=1, head_size=8, block_size=2, blocks=2, max_blocks=2, window=0,
                    q_stride=8, flags=0)
         self.same(out[0], v[1, 0, 0])
+
+    def hostile(self, name, q, k, v, **more):
+        """One sequence of one head, all of its cache: as PyTorch's, NaN and all."""
+        out, n = rand(1, q.shape[1]), k.shape[0]
+        TWINS.call(name, out=out, tables=torch.zeros(1, 1, dtype=I32), scale=1.0, seqs=1, heads=1,
+                   lens=torch.tensor([n], dtype=I32), block_size=n, blocks=1, max_blocks=1, **more)
+        want = torch.softmax(f64(q) @ f64(k).T, -1) @ f64(v)
+        self.same(out.isnan(), want.isnan())
+        self.near(out.nan_to_num(), want.nan_to_num(), 2)
+        return want
+
+    def hostile_numbers(self, width):
+        """A query, and keys with a NaN, infinities, in the first token, another, all of them."""
+        for bad in (float("nan"), float("inf"), float("-inf")):
+            for at in ([0], [3], [0, 1, 2, 3, 4]):
+                q, k = rand(1, width), rand(5, width)
+                q[0, 0] = 1
+                k[at, 0] = bad
+                if bad > 0 or bad != bad or len(at) < 5:
+                    yield q, k
+
+    def test_paged_keeps_nan(self):
+        for q, k in self.hostile_numbers(8):
+            v = rand(5, 8)
+            for nan in (False, True):
+                if nan:
+                    v[3, 2] = float("nan")
+                want = self.hostile("decode_paged_attention", q, k, v, query=q, k_cache=k,
+                                    v_cache=v, sinks=None, k_scale=None, v_scale=None, kv_heads=1,
+                                    head_size=8, window=0, q_stride=8, flags=0)
+                self.assertTrue(not nan or want.isnan().any())
+
+    def test_mla_keeps_nan(self):
+        for q, k in self.hostile_numbers(6):
+            want = self.hostile("decode_mla_attention", q[:, :4].contiguous(), k[:, :4], k[:, :4],
+                                q_c=q[:, :4].contiguous(), q_pe=torch.zeros(1, 2, dtype=BF16),
+                                cache=k, cache_scale=None, latent=4, rope=2, pe_stride=2,
+                                pe_head=2)
+            self.assertTrue(want.isnan().any())
 
     def mla(self, latent, rope, fp8=False):
         blocks, size, most, heads = 7, 3, 4, 3

@@ -138,6 +138,60 @@ Test(derive_moe, rows_of_other_ranks_stay)
 	cr_assert(out[0] == 3 && out[1] == 1 && out[2] == 0xee && out[3] == 0xee);
 }
 
+/* A capacity that is too small: what does not fit is dropped, the total counts it. */
+Test(derive_moe, align_stays_in_its_capacity)
+{
+	int32_t all[6] = { 0, 1, 1, 0, 1, 2 }, sorted[8], blocks[4], total = 0;
+
+	memset(sorted, 0xee, sizeof(sorted));
+	memset(blocks, 0xee, sizeof(blocks));
+	CALL(arena_moe_align, .ids = AT(all), .sorted = AT(sorted), .blocks = AT(blocks),
+	     .total = AT(&total), .count = 6, .experts = 3, .block = 2, .capacity = 3, .tail = -7);
+	cr_assert(sorted[0] == 0 && sorted[1] == 3 && sorted[2] == 1);
+	cr_assert(blocks[0] == 0 && blocks[1] == 1 && total == 8);
+	for (int i = 3; i < 8; i++)
+		cr_assert_eq((uint32_t)sorted[i], 0xeeeeeeee);
+	cr_assert_eq((uint32_t)blocks[2], 0xeeeeeeee);
+	CALL(arena_moe_align, .ids = AT(all), .sorted = AT(sorted), .blocks = AT(blocks),
+	     .total = AT(&total), .count = 6, .experts = 3, .block = 0, .capacity = 3);
+	cr_assert_eq(total, 8);
+}
+
+Test(derive_moe, experts_that_are_not_taken)
+{
+	int32_t all[1] = { 0 }, sorted[1] = { 5 }, inverse[1] = { 5 };
+	int64_t offsets[2] = { 5, 5 };
+
+	for (uint32_t experts = 0; experts <= 1; experts++)
+		CALL(arena_moe_permute_index, .ids = AT(all), .sorted = AT(sorted),
+		     .inverse = AT(inverse), .offsets = AT(offsets), .count = 1, .experts = experts,
+		     .local = 2 * experts);
+	cr_assert(sorted[0] == 5 && inverse[0] == 5 && offsets[0] == 5 && offsets[1] == 5);
+}
+
+/* Garbage for indices and offsets: rows of zeros, rows that are left out. */
+Test(derive_moe, indices_that_are_none)
+{
+	uint8_t x[2] = { 1, 2 }, out[5] = { 9, 9, 9, 9, 9 };
+	int32_t sorted[4] = { -1, 3, 4, 0x7f7f7f7f }, inverse[4] = { 0, -1, 4, 3 };
+	int64_t offsets[1] = { INT64_MAX };
+	uint16_t rows[4] = { number_to_bf16(1), number_to_bf16(2), number_to_bf16(4),
+			     number_to_bf16(8) },
+		 sum = 0;
+	float weights[4] = { 1, 1, 1, 1 };
+
+	CALL(arena_moe_permute_rows, .x = AT(x), .sorted = AT(sorted), .offsets = AT(offsets),
+	     .out = AT(out), .count = 4, .topk = 2, .row_bytes = 1);
+	cr_assert(out[0] == 0 && out[1] == 2 && out[2] == 0 && out[3] == 0 && out[4] == 9);
+	CALL(arena_moe_unpermute, .rows = AT(rows), .inverse = AT(inverse), .weights = AT(weights),
+	     .offsets = AT(offsets), .out = AT(&sum), .tokens = 1, .topk = 4, .hidden = 1);
+	cr_assert_eq(sum, number_to_bf16(9));
+	offsets[0] = -1;
+	CALL(arena_moe_permute_rows, .x = AT(x), .sorted = AT(sorted), .offsets = AT(offsets),
+	     .out = AT(out), .count = 4, .topk = 2, .row_bytes = 1);
+	cr_assert_eq(out[1], 2);
+}
+
 Test(derive_moe, cutlass)
 {
 	int64_t offsets[4] = { 0, 5, 5, 12 }, ab1[3], ab2[3], c1[3], s1[3][2], s2[3][2];

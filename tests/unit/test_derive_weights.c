@@ -269,6 +269,76 @@ Test(derive_weights, padding_is_zero_each_time)
 	}
 }
 
+/* Rows of the order that are none: as rows of zeros. */
+Test(derive_weights, indices_that_are_none)
+{
+	enum { K = 32, N = 64, BITS = 4, WORDS = K * N * BITS / 32, GONE = 9 };
+	static const int32_t none[] = { -1, K, INT32_MIN, INT32_MAX, 0x7f7f7f7f };
+	uint32_t of_rows[K * N], q[WORDS], want[WORDS], got[WORDS];
+	int32_t rows[K];
+
+	lcg_fill(7, 15, of_rows, K * N);
+	memset(of_rows + GONE * N, 0, N * sizeof(*of_rows));
+	gptq_pack(of_rows, K, N, BITS, q);
+	for (int kernel = 0; kernel < 2; kernel++)
+		for (int i = -1; i < (int)(sizeof(none) / sizeof(none[0])); i++) {
+			for (int r = 0; r < K; r++)
+				rows[r] = K - 1 - r;
+			rows[K - 1 - GONE] = i < 0 ? GONE : none[i];
+			if (kernel == 0)
+				CALL(arena_machete_permute, .q = AT(q), .perm = AT(rows),
+				     .out = AT(got), .k = K, .n = N, .bits = BITS);
+			else
+				CALL(arena_marlin_repack, .q = AT(q), .perm = AT(rows),
+				     .out = AT(got), .k = K, .n = N, .bits = BITS);
+			if (i < 0)
+				memcpy(want, got, sizeof(want));
+			cr_assert_arr_eq(got, want, sizeof(want), "%d %d", kernel, i);
+		}
+}
+
+static void not_taken(const char *name, const void *args, const char *param)
+{
+	struct derive_limit limit = { 0 };
+
+	cr_assert_not(derive_find(name)->takes(args, &limit), "%s: %s", name, param);
+	cr_assert_str_eq(limit.param, param);
+	cr_assert_not_null(limit.takes);
+}
+
+#define NOT(kernel, param, ...) not_taken(#kernel, &(struct kernel##_args){ __VA_ARGS__ }, #param)
+
+Test(derive_weights, numbers_that_are_not_taken)
+{
+	const struct arena_marlin_repack_args good = { .k = 32, .n = 64, .bits = 8 };
+	struct derive_limit limit;
+
+	cr_assert(derive_find("arena_marlin_repack")->takes(&good, &limit));
+	NOT(arena_marlin_repack, bits, .k = 32, .n = 64, .bits = 3);
+	NOT(arena_marlin_repack, bits, .k = 32, .n = 64);
+	NOT(arena_marlin_repack, k, .k = 8, .n = 64, .bits = 4);
+	NOT(arena_marlin_repack, k, .k = 16, .n = 32, .bits = 4, .flags = MARLIN_A8);
+	NOT(arena_marlin_repack, n, .k = 16, .n = 32, .bits = 4);
+	NOT(arena_marlin_repack, flags, .k = 16, .n = 64, .bits = 4, .flags = 4);
+	NOT(arena_marlin_scales, n, .n = 32);
+	NOT(arena_marlin_zeros, bits, .n = 64);
+	NOT(arena_machete_permute, bits, .k = 32);
+	NOT(arena_machete_permute, k, .k = 4, .bits = 4);
+	NOT(arena_machete_zeros, type, .n = 8, .bits = 4, .type = 2);
+	NOT(arena_mla_dequant, block_rows, .block_cols = 1);
+	NOT(arena_mla_dequant, block_cols, .block_rows = 1);
+	NOT(arena_mla_split, word, .word = 1);
+	NOT(arena_moe_align, block, .experts = 1);
+	NOT(arena_moe_align, experts, .experts = 1025, .block = 1);
+	NOT(arena_moe_permute_index, experts, .local = 0);
+	NOT(arena_moe_permute_index, local, .experts = 4, .local = 5);
+	NOT(arena_moe_permute_rows, topk, .count = 4);
+	NOT(arena_moe_permute_rows, count, .count = 5, .topk = 2);
+	NOT(arena_nvfp4_quant, cols, .cols = 8);
+	NOT(arena_pad, rows, .rows = 2, .out_rows = 1);
+	NOT(arena_pad, width, .width = 2, .out_width = 1);
+}
+
 Test(derive_weights, rows_are_described)
 {
 	const struct derive *d = derive_find("arena_marlin_repack");

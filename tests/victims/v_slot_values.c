@@ -306,6 +306,8 @@ static void misfit(void)
 	args[0].slot = NULL;
 	told("source", declare("arena_sinks_f32", args, 3));
 	args[0].slot = "sinks";
+	args[3].value = 2;
+	told("limit", declare("arena_sinks_f32", args, 4));
 	args[3].name = "colour";
 	told("parameter", declare("arena_sinks_f32", args, 4));
 	told("publish", declare("arena_publish", args, 3));

@@ -57,8 +57,8 @@ static struct birth *birth_new(uint32_t words_count)
 	return b;
 }
 
-/* @w as it reads now; a hit is pinned. */
-static struct ref word_resolve(const struct word *w)
+/* @w of a node of @kind as it reads now; a hit is pinned. */
+static struct ref word_resolve(const struct word *w, enum node_kind kind)
 {
 	struct ref r = {
 		.value = w->value,
@@ -71,6 +71,7 @@ static struct ref word_resolve(const struct word *w)
 	if (word_find(w, &view) && ledger_pin(&view)) {
 		r.owner = view.owner;
 		r.generation = view.generation;
+		r.bears = word_bears(kind, w->param, view.owner);
 	}
 	return r;
 }
@@ -142,7 +143,7 @@ void birth_record(const struct node_desc *n)
 	if (b)
 		b->hash = n->hash;
 	for (uint32_t i = 0; b && i < n->words_count; i++)
-		b->words[i] = word_resolve(&n->words[i]);
+		b->words[i] = word_resolve(&n->words[i], n->kind);
 	birth_enter(b, n->graph, n->node);
 }
 
@@ -377,6 +378,7 @@ static struct ref ref_copy(const struct exec_body *from, const struct exec_ref *
 		.param = r->param,
 		.offset = r->offset,
 		.confidence = r->confidence,
+		.bears = o->bears,
 	};
 }
 

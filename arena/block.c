@@ -16,6 +16,7 @@
 #include "arena/slab.h"
 #include "arena/stack.h"
 #include "arena/storage.h"
+#include "arena/suspect.h"
 
 #define WINDOW_MASK   (((uint32_t)1 << BLOCK_WINDOW_BITS) - 1)
 #define GRANULE_SHIFT 9 /* of device blocks: PyTorch rounds up to 512 bytes */
@@ -117,16 +118,25 @@ static struct range *segment_of(uint64_t base)
 	return ledger_find(base, &v) && ledger_pin(&v) ? v.owner : NULL;
 }
 
+/* The window that the block was allocated in; 0: none. */
+static uint32_t window_of(const struct block *b)
+{
+	return b->key >> BLOCK_WINDOW_SHIFT & WINDOW_MASK;
+}
+
 /* What the record of a block says of its birth, as bits of enum range_pooled. */
 static uint8_t pooled_of(const struct block *b)
 {
-	uint32_t born = b->key >> BLOCK_WINDOW_SHIFT & WINDOW_MASK;
-	uint8_t pooled = (b->key & BLOCK_BORN) != 0 ? POOLED_BORN : 0;
+	uint32_t born = window_of(b);
 
-	if (born != 0)
-		pooled |=
-			born == load_relaxed(&window) ? POOLED_WINDOW | POOLED_OWN : POOLED_WINDOW;
-	return pooled;
+	if (born == 0)
+		return 0;
+	return born == load_relaxed(&window) ? POOLED_WINDOW | POOLED_OWN : POOLED_WINDOW;
+}
+
+bool block_is_newborn(const struct range *r)
+{
+	return load_relaxed(&r->kind) == RANGE_BLOCK && r->born != 0 && r->born == window_now();
 }
 
 /* Give @b, which has none, an object. The lock of @s is held. */
@@ -150,6 +160,7 @@ static struct range *object_new(const struct block_shard *s, struct block *b)
 	if (outer != NULL)
 		add_relaxed(&outer->inner, 1);
 	store_relaxed(&r->pooled, pooled_of(b));
+	r->born = (b->key & BLOCK_BORN) != 0 ? window_of(b) : 0;
 	if (!range_enter_block(r))
 		return NULL;
 	b->object = r;
@@ -192,7 +203,7 @@ bool block_covers(uint64_t addr)
 	return found;
 }
 
-bool block_born(uint64_t addr)
+bool block_born(uint64_t base, uint64_t end)
 {
 	bool born = false;
 
@@ -201,8 +212,11 @@ bool block_born(uint64_t addr)
 		const struct block *b;
 
 		spin_lock(&s->lock);
-		b = block_at(s, addr);
-		born = b != NULL && (b->key & BLOCK_BORN) != 0;
+		/* From the last one to the first. */
+		for (b = block_map_floor(&s->map, end - 1);
+		     !born && b != NULL && end_of(s, b) > base;
+		     b = block_map_floor(&s->map, block_base(&s->map, b) - 1))
+			born = block_is_live(b) && (b->key & BLOCK_BORN) != 0;
 		spin_unlock(&s->lock);
 	}
 	return born;
@@ -241,13 +255,23 @@ static void wait_no_more(uint64_t base, uint64_t end)
 		gone = r->all_next;
 }
 
+/* Is @r, which is gone, missed by an exec? What is pooled is judged by its segment, dead or not. */
+static bool is_missed(struct range *r)
+{
+	bool held;
+
+	if (block_pooled(r))
+		return false;
+	held = range_mark_holders(r);
+	return suspect_points(r) || held;
+}
+
 static void object_end(struct range *r, uint32_t stack, bool tell)
 {
 	range_leave(r, stack);
 	/* Pairs with the loads of state in look-ups and in exec.c. */
 	store_release(&r->state, RANGE_DEAD);
-	/* What is pooled is judged by its segment, dead or alive. */
-	if (!block_pooled(r) && range_mark_holders(r) && tell)
+	if (is_missed(r) && tell)
 		wait_to_be_told(r);
 	else
 		range_unpin(r);
@@ -271,6 +295,7 @@ __attribute__((cold, noinline)) void block_tell_freed_slow(void)
 		next = list->all_next;
 		/* Found empty when its graphs are gone, or have other parameters by now. */
 		guard_freed(list, load_relaxed(&list->stack_close));
+		suspect_freed(list, load_relaxed(&list->stack_close));
 		range_unpin(list);
 	}
 }
@@ -287,7 +312,7 @@ static bool has_ordinary(struct block_shard *s, uint64_t base, uint64_t end)
 		end = block_base(&s->map, b);
 		if (end < base)
 			break;
-		found = block_is_live(b) && (b->key >> BLOCK_WINDOW_SHIFT & WINDOW_MASK) == 0;
+		found = block_is_live(b) && window_of(b) == 0;
 	}
 	spin_unlock(&s->lock);
 	return found;

@@ -146,8 +146,11 @@ static inline void block_tell_freed(void)
 struct range *block_refer(uint64_t addr);
 /* @brief Is there a live block around @addr? */
 bool block_covers(uint64_t addr);
-/* @brief Was the live block around @addr allocated by a thread that captured? */
-bool block_born(uint64_t addr);
+/* @brief Lives there a block in [base, end) that was allocated by a thread that captured? */
+bool block_born(uint64_t base, uint64_t end);
+/* @brief Was the block @r allocated by a thread that captured, in the window that is open now?
+ * Captures at the same time are told apart no further. @r is pinned. */
+bool block_is_newborn(const struct range *r);
 /* @brief [base, base+size_bytes) went back to the driver: whatever blocks live there are gone. */
 void block_forget(uint64_t base, uint64_t size_bytes);
 /* @brief Is the block's memory its graphs', so that only its segment counts? @r is pinned. */

@@ -45,6 +45,7 @@ void body_free(struct exec_body *b)
 	if (!b)
 		return;
 	body_clear(b);
+	suspect_forget(b->found);
 	chunk_put(b->nodes, b->nodes_cap * sizeof(*b->nodes));
 	chunk_put(b->refs, b->refs_cap * sizeof(*b->refs));
 	chunk_put(b->owners, b->owners_cap * sizeof(*b->owners));
@@ -133,6 +134,7 @@ static int owner_enter(struct exec_body *b, const struct ref *r, uint32_t *index
 	} else if (b->owners[i].generation != r->generation) {
 		return -ESTALE; /* the view is older than our pin */
 	}
+	b->owners[i].bears |= r->bears;
 	*index = i;
 	return 0;
 }
@@ -144,7 +146,10 @@ static void owner_count(struct exec_body *b, uint32_t i)
 
 static void owner_uncount(struct exec_body *b, uint32_t i)
 {
-	b->owners_dead += --b->owners[i].refs == 0;
+	if (--b->owners[i].refs != 0)
+		return;
+	b->owners_dead++;
+	b->owners[i].bears = 0;
 }
 
 int body_add_node(struct exec_body *b, const struct node_desc *n)
@@ -246,6 +251,8 @@ int body_add_word(struct exec_body *b, const struct word *w)
 			.param = w->param,
 			.offset = w->offset,
 			.confidence = w->confidence,
+			.bears =
+				word_bears(b->nodes[b->nodes_count - 1].kind, w->param, view.owner),
 		};
 
 		if (w->confidence == CONFIDENCE_SUSPECT)
@@ -275,6 +282,7 @@ int body_add_copy(struct exec_body *b, const struct exec_body *from, uint32_t i,
 			.param = r->param,
 			.offset = r->offset,
 			.confidence = r->confidence,
+			.bears = from->owners[r->owner].bears,
 		};
 
 		if (body_add_ref(b, &ref))
@@ -362,7 +370,10 @@ int body_replace(struct exec_body *b, uint32_t i, const struct exec_body *from)
 		const struct exec_owner *o = &from->owners[from->refs[k].owner];
 		uint32_t owner;
 
-		if (owner_enter(b, &(struct ref){ .owner = o->range, .generation = o->generation },
+		if (owner_enter(b,
+				&(struct ref){ .owner = o->range,
+					       .generation = o->generation,
+					       .bears = o->bears },
 				&owner)) {
 			drop_refs(b, n);
 			return -ENOMEM;

@@ -15,7 +15,9 @@
 #ifndef ARENA_BODY_H
 #define ARENA_BODY_H
 
+#include "arena/block.h"
 #include "arena/exec.h"
+#include "arena/suspect.h"
 
 /* A word that was resolved: what it pointed at when it was written. */
 struct ref {
@@ -24,6 +26,7 @@ struct ref {
 	uint64_t generation; /* of the owner */
 	uint16_t param, offset;
 	uint8_t confidence;
+	uint8_t bears; /* word_bears() when it was written */
 };
 
 #define OWNERS_LINEAR 8
@@ -59,6 +62,7 @@ struct exec_owner {
 	uint8_t held;  /* the exec is a holder of it */
 	uint8_t own;   /* memory of one of the exec's own allocation nodes */
 	uint8_t seen;  /* scratch of guard.c: reasons met in this scan */
+	uint8_t bears; /* a ref to it does (struct ref): each replay overwrites it */
 };
 
 _Static_assert(NODE_KIND_COUNT <= 16, "width of exec_node.kind");
@@ -84,6 +88,7 @@ struct exec_body {
 	uint32_t suspects; /* words too weak to be refs, only counted */
 	uint32_t hint;	   /* node found last; updates come in order */
 	uint64_t reported; /* key of the newest stale-launch finding, 0: none */
+	struct suspect *found; /* suspect.h: what a scan found behind its parameters */
 	bool unborn;	   /* a node's words were resolved without a birth */
 	bool told_unsafe;  /* its last launch was refused because the process is unsafe */
 };
@@ -135,6 +140,13 @@ static inline bool word_find(const struct word *w, struct range_view *out)
 {
 	return w->confidence == CONFIDENCE_SUSPECT ? ledger_find(w->value, out)
 						   : ledger_refer(w->value, out);
+}
+
+/* @brief May a node write the block @r at word @param, and did the node's own capture allocate @r?
+ * Of a kernel's arguments nobody can tell, so it may. Asked when the word is written. */
+static inline bool word_bears(enum node_kind kind, uint16_t param, const struct range *r)
+{
+	return (kind != NODE_MEMCPY || param != 0) && block_is_newborn(r);
 }
 
 /* birth.c: add the words of @n to @to, as they were meant when the node was born. */

@@ -3,8 +3,8 @@
  * Job: remember what a reload copies into memory that captures allocated, and find the slots that
  * lie there (born.h).
  *
- * Copies are noted by address: what is bound there may be told only when the reload ends. They are
- * few, so all slots are looked through only if there are any.
+ * Copies are noted by address: what is bound there may be told only when the reload ends. Those to
+ * memory of captures are few, so all slots are looked through only if there are any.
  *
  * Threads: any. The spin lock guards the list, and is a leaf.
  */
@@ -12,106 +12,155 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "arena/binding.h"
-#include "arena/block.h"
 #include "arena/body.h"
 #include "arena/intern.h"
+#include "arena/range.h"
+#include "arena/slab.h"
 #include "arena/table.h"
 
-#define COPIES_MAX 1024
+#define COPIES_MAX (1u << 16)
 
 struct copy {
 	uint64_t base, end;
 };
 
 _Atomic uint32_t born_watched;
+counter_t born_left_out;
 
 static struct spinlock lock = SPINLOCK_INIT;
-static struct copy copies[COPIES_MAX];
-static _Atomic uint32_t copies_count; /* entries below it are there; it grows under the lock */
+/* Sorted; neither overlapping nor adjacent. Both guarded by the lock, as is the capacity. */
+static struct copy *copies;
+static uint32_t copies_cap;
+static _Atomic uint32_t copies_count; /* written under the lock */
 
 void born_watch(bool on)
 {
 	spin_lock(&lock);
+	pages_put(copies, copies_cap * sizeof(*copies));
+	copies = NULL;
+	copies_cap = 0;
 	store_relaxed(&copies_count, 0);
 	spin_unlock(&lock);
 	/* Relaxed: who copies in another thread while a reload begins is not of it. */
 	store_relaxed(&born_watched, on);
 }
 
-static bool is_born(uint64_t addr)
+/* ---- what is copied ---- */
+
+/* Does memory of an allocation node live in [base, end)? */
+static bool has_graph_memory(uint64_t base, uint64_t end)
 {
 	struct range_view v;
 
-	return block_born(addr) || (ledger_find(addr, &v) && v.kind == RANGE_GRAPH);
+	/* From the last range to the first. */
+	while (range_look(range_live, RANGE_LIVE, end - 1, &v) != 0 &&
+	       v.base + v.size_bytes > base) {
+		if (v.kind == RANGE_GRAPH)
+			return true;
+		if (v.base <= base)
+			break;
+		end = v.base;
+	}
+	return false;
 }
 
-/* Lock held. */
-static bool is_noted(uint64_t base, uint64_t end)
+/* The first copy that ends at @addr or behind it. Lock held. */
+static uint32_t first_to(uint64_t addr)
 {
-	for (uint32_t i = 0; i < load_relaxed(&copies_count); i++)
-		if (copies[i].base <= base && end <= copies[i].end)
-			return true;
-	return false;
+	uint32_t low = 0, high = load_relaxed(&copies_count);
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (copies[mid].end < addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* Merge [base, end) with what it touches. Lock held. @return false: there is no room. */
+static bool note(uint64_t base, uint64_t end)
+{
+	uint32_t count = load_relaxed(&copies_count), at = first_to(base), behind = at;
+
+	for (; behind < count && copies[behind].base <= end; behind++) {
+		base = copies[behind].base < base ? copies[behind].base : base;
+		end = copies[behind].end > end ? copies[behind].end : end;
+	}
+	if (behind == at && (count == COPIES_MAX ||
+			     pages_grow(&copies, &copies_cap, count + 1, sizeof(*copies)) != 0))
+		return false;
+	memmove(copies + at + 1, copies + behind, (count - behind) * sizeof(*copies));
+	copies[at] = (struct copy){ base, end };
+	store_relaxed(&copies_count, count + 1 - (behind - at));
+	return true;
 }
 
 void born_written(uint64_t addr, uint64_t size_bytes)
 {
 	uint64_t end = addr + size_bytes;
-	uint32_t count;
+	bool noted;
 
-	if (load_relaxed(&born_watched) == 0 || size_bytes == 0 || !is_born(addr))
+	if (load_relaxed(&born_watched) == 0 || end <= addr ||
+	    (!block_born(addr, end) && !has_graph_memory(addr, end)))
 		return;
 	spin_lock(&lock);
-	count = load_relaxed(&copies_count);
-	if (!is_noted(addr, end) && count < COPIES_MAX) {
-		copies[count] = (struct copy){ addr, end };
-		store_relaxed(&copies_count, count + 1);
-	} else if (count == COPIES_MAX) {
-		counter_bump(&exec_stats.dropped);
-	}
+	noted = note(addr, end);
 	spin_unlock(&lock);
+	if (!noted)
+		counter_bump(&born_left_out);
 }
 
-static bool is_copied_to(const struct slot *s)
+/* Was anything of [base, end) copied to? */
+static bool is_copied_to(uint64_t base, uint64_t end)
 {
-	bool hit = false;
+	uint32_t i;
+	bool hit;
 
 	spin_lock(&lock);
-	for (uint32_t i = 0; i < load_relaxed(&copies_count) && !hit; i++)
-		hit = copies[i].base < s->base + s->spec.bytes && s->base < copies[i].end;
+	i = first_to(base + 1);
+	hit = i < load_relaxed(&copies_count) && copies[i].base < end;
 	spin_unlock(&lock);
 	return hit;
 }
 
-/* The serial of the exec whose capture allocated @r, if it uses it still; 0: there is none.
- * Holders lock held. */
-static uint64_t bearer_of(const struct range *r)
+/* ---- the slots that lie there ---- */
+
+/* Does @e overwrite what was copied into [base, end)? Holders lock held. */
+static bool overwrites(const struct exec *e, uint64_t base, uint64_t end)
 {
-	bool is_block = load_relaxed(&r->kind) == RANGE_BLOCK;
+	for (uint32_t i = 0; i < e->body->owners_count; i++) {
+		const struct exec_owner *o = &e->body->owners[i];
+		uint64_t from = load_relaxed(&o->range->base);
+		uint64_t to = from + load_relaxed(&o->range->size_bytes);
 
-	if (is_block && (load_relaxed(&r->pooled) & POOLED_BORN) == 0)
-		return 0;
-	for (struct exec *e = table_next(NULL); e != NULL; e = table_next(e)) {
-		uint32_t k = body_owner(e->body, r);
-
-		if (k != OWNER_NONE &&
-		    (is_block ? e->serial == r->bearer : e->body->owners[k].own != 0))
-			return e->serial;
+		if (o->refs == 0 || (!o->bears && !o->own) || to <= base || end <= from)
+			continue;
+		if (load_relaxed(&o->range->state) == RANGE_LIVE &&
+		    is_copied_to(from > base ? from : base, to < end ? to : end))
+			return true;
 	}
-	return 0;
+	return false;
 }
 
-/* Which graph overwrites what is in @s? @return 0: none. Registry lock held. */
+/* The serial of the first exec whose capture allocated what was copied to in @s, and which
+ * overwrites it.
+ * @return 0: there is none. Registry lock held. */
 static uint64_t overwriter_of(const struct slot *s)
 {
-	struct exec_extent x;
-	uint64_t serial = 0;
+	uint64_t end = s->base + s->spec.bytes, serial = 0;
 
+	if (!is_copied_to(s->base, end))
+		return 0;
 	ledger_holders_lock();
-	if (binding_extent(s, s->binding, &x) && load_relaxed(&x.owner->state) == RANGE_LIVE)
-		serial = bearer_of(x.owner);
+	for (struct exec *e = table_next(NULL); e != NULL; e = table_next(e))
+		if ((serial == 0 || e->serial < serial) && overwrites(e, s->base, end))
+			serial = e->serial;
 	ledger_holders_unlock();
 	return serial;
 }
@@ -157,8 +206,7 @@ int born_verify(const struct arena *a, struct slot_findings *out)
 		     s = s->next) {
 			uint64_t serial = 0;
 
-			if (s->kind == ARENA_BOUND && s->base != 0 && !slot_is_scratch(s) &&
-			    is_copied_to(s))
+			if (s->kind == ARENA_BOUND && s->base != 0 && !slot_is_scratch(s))
 				serial = overwriter_of(s);
 			if (serial != 0)
 				err |= tell(s, serial, out);

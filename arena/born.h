@@ -3,9 +3,11 @@
  * State that lies in memory which a capture allocated. What a graph allocates in its pool it writes
  * before it reads it, so each replay overwrites what anybody else put there: a cache that was made
  * lazily inside the capture, lives on as state of the model, and is loaded by a reload. Whether
- * such memory is state or an output of the graph cannot be told from its address. So a slot
- * that is bound there says nothing; it is a finding (born-in-capture) when a reload copies into it
- * while an exec that the memory came with lives. Fills do not count: caches are cleared by them.
+ * such memory is state or an output of the graph cannot be told from its address. So a slot that is
+ * bound there says nothing; it is a finding (born-in-capture) when a reload copies into it while an
+ * exec lives whose own capture allocated the memory, and which may write it: it is the destination
+ * of a copy or a fill, or an argument of a kernel. Who only reads it, and graphs of other captures,
+ * overwrite nothing. Fills in a reload do not count: caches are cleared by them.
  *
  * Threads: any.
  */
@@ -16,6 +18,9 @@
 
 /* 1 while a reload is open: copies are told to born_written(). */
 extern _Atomic uint32_t born_watched;
+
+/* Copies that were not noted: there were too many in a reload, or no memory. */
+extern counter_t born_left_out;
 
 /* @brief A reload begins (nothing was copied yet) or has ended. The caller serialises. */
 void born_watch(bool on);

@@ -23,6 +23,19 @@ struct device_span {
 	uint64_t addr, bytes;
 };
 
+/* A scan for words of @spans, at multiples of 8, that point into @ranges, which are sorted. Spans
+ * that the current context cannot read get 0 bytes. Hits beyond @cap are only counted. */
+struct device_hit {
+	uint64_t addr, word;
+};
+struct device_scan {
+	struct device_span *spans;
+	const struct device_span *ranges;
+	struct device_hit *hits;
+	uint32_t spans_count, ranges_count, cap;
+	uint64_t found;
+};
+
 /* A derivation, ready to run: the name of the kernel, its parameters, what it writes. */
 struct device_derivation {
 	const char *name;
@@ -78,6 +91,9 @@ struct device_ops {
 			   uint64_t *out);
 	int (*compare)(const struct device_copy *pairs, uint32_t count, uint64_t stream,
 		       uint64_t *first);
+	/* What the memory holds now: nothing is waited for. Without a kernel -ENOSYS; -EBUSY
+	 * also while anything captures; -EIO also when it takes too long. */
+	int (*scan)(struct device_scan *scan);
 	/* A fence comes after what is queued on @stream now; wait lets @stream wait for it. */
 	int (*fence)(uint64_t stream, uint64_t *fence);
 	/* The same after everything in @context, for a stream that has no name any more. */

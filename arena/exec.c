@@ -135,8 +135,6 @@ void exec_hold(struct exec *e, struct exec_owner *o)
 	if (o->own || o->held)
 		return;
 	o->held = ledger_hold(o->range, e) == 0;
-	if (load_relaxed(&o->range->kind) == RANGE_BLOCK && o->range->bearer == 0)
-		o->range->bearer = e->serial;
 	if (!o->held)
 		counter_bump(&exec_stats.dropped);
 }

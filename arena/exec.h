@@ -243,9 +243,10 @@ void guard_freed(struct range *r, uint32_t stack);
 void guard_unmapped(struct range *const *ranges, uint32_t count, uint32_t stack);
 
 /*
- * nodes*, refs* and births count what was recorded since the start; suspects are counted but
- * never kept, as they may not block. bytes is what bodies and births take now, dropped how many
- * of them were not recorded or had to be given up.
+ * nodes*, refs* and births count what was recorded since the start. Suspects in parameters are
+ * counted but never kept, as they may not block; those of scans are kept apart (suspect.h). bytes
+ * is what bodies and births take now, dropped how many of them were not recorded or had to be given
+ * up.
  */
 struct exec_counters {
 	uint64_t execs_opened, execs_live, nodes, nodes_live, refs, refs_exact, refs_struct,

@@ -89,6 +89,7 @@ static bool edit_node(struct exec *e, uint32_t i, const struct exec_body *from)
 	struct exec_body *b = e->body;
 	const struct exec_node *n = &b->nodes[i];
 
+	suspect_forget_node(&b->found, i);
 	if (body_replace(b, i, from))
 		return false;
 	for (uint32_t k = n->first; k < n->first + n->count; k++)
@@ -123,8 +124,11 @@ void exec_set_node(uint64_t handle, const struct node_desc *n)
 		serial = e->serial;
 		count = e->body->nodes_count;
 		packed = is_loose(e->body) ? body_pack(e->body) : NULL;
-		if (packed)
+		if (packed) {
+			packed->found = e->body->found;
+			e->body->found = NULL;
 			old = exec_publish(e, packed);
+		}
 	}
 	ledger_holders_unlock();
 	body_free(from);

@@ -229,6 +229,18 @@ void finding_emit(struct finding *f)
 		device.finding(f);
 }
 
+struct finding_range finding_range(const struct range *r, uint64_t generation)
+{
+	return (struct finding_range){
+		.base = load_relaxed(&r->base),
+		.size_bytes = load_relaxed(&r->size_bytes),
+		.generation = generation,
+		.kind = (enum range_kind)load_relaxed(&r->kind),
+		.stack_open = load_relaxed(&r->stack_open),
+		.stack_close = load_relaxed(&r->stack_close),
+	};
+}
+
 /* ---- text ---- */
 
 struct text {
@@ -409,6 +421,25 @@ static void text_freed(struct text *t, const struct finding *f)
 		    plural(f->refs_total - told));
 }
 
+/* Weaker words than those of a ref: it may be nothing. */
+static void text_suspect(struct text *t, const struct finding *f)
+{
+	const struct finding_ref *r = f->refs;
+
+	if (!f->refs_count)
+		return;
+	put_range(t, &r->old);
+	put(t,
+	    ") is freed; graph exec %" PRIu64 " may point to it: ARENA_SCAN found 0x%" PRIx64
+	    ", a word that looks like an address, in the memory of ",
+	    r->exec_serial, r->value);
+	put_place(t, r);
+	put(t, " at 0x%" PRIx64 "+%" PRIu32, r->table, r->table_offset);
+	if (f->refs_total > 1)
+		put(t, "; and %" PRIu32 " more word%s", f->refs_total - 1,
+		    plural(f->refs_total - 1));
+}
+
 /* A launch by a process whose weights may be a mixture. */
 static void text_unsafe(struct text *t, const struct finding *f)
 {
@@ -427,6 +458,8 @@ size_t finding_text(const struct finding *f, char *buf, size_t buf_bytes)
 	put(&t, "%s: ", finding_kind_name(f->kind));
 	if (f->kind == FINDING_FREED_WHILE_REFERENCED)
 		text_freed(&t, f);
+	else if (f->kind == FINDING_SUSPECT_FREED)
+		text_suspect(&t, f);
 	else if (f->kind == FINDING_RELOAD_FAILED)
 		text_unsafe(&t, f);
 	else

@@ -51,6 +51,9 @@ struct finding_range {
 	uint32_t stack_open, stack_close;
 };
 
+/* @brief As @r, which is pinned, is now. */
+struct finding_range finding_range(const struct range *r, uint64_t generation);
+
 /* One ref that a finding rests on. */
 struct finding_ref {
 	uint64_t exec_serial;
@@ -60,7 +63,9 @@ struct finding_ref {
 	uint8_t confidence;		/* enum confidence */
 	uint32_t name;			/* interned kernel name, mangled; 0 for other nodes */
 	uint16_t param, offset;		/* parameter index, byte offset inside it */
-	uint64_t value;			/* the captured word */
+	uint64_t value;			/* the captured word; of a suspect: what was found */
+	uint64_t table;			/* of a suspect: the captured word, 0: it is none */
+	uint32_t table_offset;		/* of a suspect: how far behind it that was */
 	struct finding_range old;	/* what it referred to when it was captured */
 	struct finding_range now;	/* what is there now; slot-moved: where the slot is */
 	uint32_t arena, slot;		/* interned path and name of the slot it lies in, 0: none */

@@ -147,19 +147,6 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return a ^ a >> 31;
 }
 
-/* @param r pinned. */
-static struct finding_range tell(const struct range *r, uint64_t generation)
-{
-	return (struct finding_range){
-		.base = load_relaxed(&r->base),
-		.size_bytes = load_relaxed(&r->size_bytes),
-		.generation = generation,
-		.kind = (enum range_kind)load_relaxed(&r->kind),
-		.stack_open = load_relaxed(&r->stack_open),
-		.stack_close = load_relaxed(&r->stack_close),
-	};
-}
-
 /* Nobody pins what a look-up found: it may be other memory by now. */
 static struct finding_range tell_found(const struct range_view *v)
 {
@@ -206,7 +193,7 @@ static void tell_ref(struct finding_ref *out, const struct exec *e, uint32_t nod
 		.param = r->param,
 		.offset = r->offset,
 		.value = body_value(b, r),
-		.old = tell(o->range, o->generation),
+		.old = finding_range(o->range, o->generation),
 	};
 	if (reason == STALE_GENERATION && ledger_refer(out->value, &v))
 		out->now = tell_found(&v);

@@ -58,7 +58,6 @@ enum range_state {
 enum range_pooled {
 	POOLED_OWN = 1,		/* a block: captures own it; a segment: captures allocate in it */
 	POOLED_WINDOW = 2,	/* a block that was allocated while any thread captured */
-	POOLED_BORN = 4,	/* a block that was allocated by a thread that captured */
 };
 
 struct exec;
@@ -89,8 +88,8 @@ struct range {
 	_Atomic uint32_t inner;		/* blocks in it that have an object of their own */
 	union {
 		uint64_t context;	/* CUcontext it belongs to, 0: none (survives contexts) */
-		uint64_t bearer;	/* of a block: serial of the exec that held it first;
-					 * guarded by the holders lock */
+		uint64_t born;		/* of a block: the capture window in which a thread that
+					 * captured allocated it, 0: none */
 	};
 
 	/* Module of a global, handle of a mapping, capture window of a block (block.c), else 0. */

@@ -15,10 +15,12 @@
 #include <unistd.h>
 
 #include "arena/block.h"
+#include "arena/device.h"
 #include "arena/event.h"
 #include "arena/exec.h"
 #include "arena/range.h"
 #include "arena/slab.h"
+#include "arena/suspect.h"
 
 struct kind_list {
 	struct spinlock lock; /* guards the rest */
@@ -307,6 +309,9 @@ void range_gone(struct range *r, bool tell)
 		vmm_note_unmapped(r);
 	else if (tell && held)
 		guard_freed(r, stack);
+	/* Suspects in a mapping are about its reservation. */
+	if (tell)
+		suspect_freed(r, stack);
 	/* What is unmapped may be mapped again with the blocks that are in it. */
 	if (r->kind != RANGE_MAPPED)
 		block_forget(r->base, r->size_bytes);
@@ -392,6 +397,19 @@ void range_retire(struct index *ix, uint64_t base, uint64_t size_bytes, const st
 			return;
 		last = v.base - 1;
 	}
+}
+
+uint32_t range_spans(enum range_kind kind, struct device_span *out, uint32_t max)
+{
+	struct kind_list *l = &lists[kind];
+	uint32_t count = 0;
+
+	spin_lock(&l->lock);
+	for (const struct range *r = l->head; r != NULL; r = r->all_next, count++)
+		if (count < max)
+			out[count] = (struct device_span){ r->base, r->size_bytes };
+	spin_unlock(&l->lock);
+	return count;
 }
 
 /* ---- content ---- */

@@ -86,6 +86,10 @@ static inline bool range_view_has(const struct range_view *v, uint64_t addr)
 void range_retire(struct index *ix, uint64_t base, uint64_t size_bytes,
 		  const struct range *owner);
 
+struct device_span;
+/* @brief Where the ranges of @kind are, in no order. @return how many; at most @max are written. */
+uint32_t range_spans(enum range_kind kind, struct device_span *out, uint32_t max);
+
 /* @brief Set content_undefined on all live ranges of @kind and @scope, and have their holders
  * judged. Holders lock held. */
 void range_undefine_some(enum range_kind kind, uint64_t scope);

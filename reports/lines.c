@@ -198,6 +198,10 @@ static void put_ref(struct text *t, const struct finding_ref *r)
 	put_word(t, ",\"confidence\":", confidence_name((enum confidence)r->confidence));
 	put_word(t, ",\"reason\":", stale_reason_name((enum stale_reason)r->reason));
 	put_hex(t, ",\"value\":", r->value);
+	if (r->table) {
+		put_hex(t, ",\"table\":", r->table);
+		put_uint(t, ",\"table_offset\":", r->table_offset);
+	}
 	put_range(t, ",\"old\":", &r->old);
 	put_range(t, ",\"now\":", &r->now);
 	if (r->slot)

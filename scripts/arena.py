@@ -846,8 +846,10 @@ class Reload:
 
     def _finish(self):
         """The end of a body that came to its end: where is everything now?"""
-        # A tensor that the look before did not reach may have moved as well.
-        gaps = [w.gap for w in self._watches]
+        # Who names none means all. A tensor that the look before did not reach may have moved as
+        # well.
+        watches = self._watches or _living()
+        gaps = [w.gap for w in watches]
         try:
             for w in self._watches:
                 w.rebind()
@@ -855,7 +857,7 @@ class Reload:
             with contextlib.suppress(Exception):
                 self._abort(error)
             raise
-        gaps = [g for g in dict.fromkeys(gaps + [w.gap for w in self._watches]) if g]
+        gaps = [g for g in dict.fromkeys(gaps + [w.gap for w in watches]) if g]
         if gaps:
             # Nothing was found, perhaps, but not everything was looked at.
             _call("arena_reload_doubt", "; ".join(gaps).encode(errors="backslashreplace"))
@@ -891,8 +893,8 @@ def reload(layers: Union[str, Sequence[str], None] = None,
     @sources if they are named (a str is one name), else of everything. It ends with the context; an
     exception aborts it, but a commit that is Refused only ends it. Raises Refused under
     ARENA_GATE=strict. What is given as @watch is looked through again at the end of the body, so
-    that the verdict covers where its tensors are by then; if a Watch has a gap, the reload is
-    unproven."""
+    that the verdict covers where its tensors are by then. If a Watch has a gap, the reload is
+    unproven: one of @watch, or if none is given, any whose model lives."""
     if required:
         require()
     watches = [watch] if isinstance(watch, Watch) else () if watch is None else watch
@@ -1495,6 +1497,11 @@ class Watch:
 
 
 _watches: Dict[str, Watch] = {}
+
+
+def _living() -> List[Watch]:
+    with _lock:
+        return [w for w in _watches.values() if w.model is not None]
 
 
 def watch(model: Any, path: str = "", *, devices: Union[str, Sequence[str], None] = None,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Job: device memory and writes to it for arenas (device.h). Fences are in device_fence.c, the
- * copies of publications in device_copy.c, what computes and compares values in device_look.c.
+ * copies of publications in device_copy.c, what computes and compares values in device_look.c,
+ * the scan in device_scan.c.
  * Policy is arena/'s: here is only what the driver wants to be asked.
  *
  * Every call is a visit: captures of other threads are left alone, the wrappers are told to look
@@ -267,6 +268,7 @@ void device_start(void)
 	device.derive = device_derive;
 	device.fingerprint = device_fingerprint;
 	device.compare = device_compare;
+	device.scan = device_scan;
 	device.put = device_put;
 	device.zero = device_zero;
 	device.fence = device_fence;

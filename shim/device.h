@@ -54,5 +54,6 @@ int device_fingerprint(const struct device_span *spans, uint32_t count, uint64_t
 		       uint64_t *out);
 int device_compare(const struct device_copy *pairs, uint32_t count, uint64_t stream,
 		   uint64_t *first);
+int device_scan(struct device_scan *scan);
 
 #endif

@@ -269,10 +269,11 @@ static void ended(uint64_t stream, CUresult rc, const CUgraph *graph)
 
 	if (rc != CUDA_SUCCESS && still_captures(stream))
 		return;
+	/* Births belong into the capture window. */
+	if (rc == CUDA_SUCCESS && graph && !cupti_is_alone())
+		walk_missing_births(*graph);
 	old = leave(stream);
 	if (rc == CUDA_SUCCESS && graph) {
-		if (!cupti_is_alone())
-			walk_missing_births(*graph);
 		emit_captured(*graph);
 	} else if (rc != CUDA_SUCCESS && old.owned) {
 		nested_forget_graph(old.graph);

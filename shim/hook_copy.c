@@ -126,7 +126,7 @@ static __attribute__((cold, noinline)) void wrote_words(const CUstreamBatchMemOp
 
 /* What a successful call did; S is its stream. */
 /* clang-format off */
-#define WRITES_cuMemcpy(S)		wrote(dst, ByteCount, NO_STREAM)
+#define WRITES_cuMemcpy(S)		copied(dst, ByteCount, NO_STREAM)
 #define WRITES_cuMemcpyAsync(S)		copied(dst, ByteCount, S(hStream))
 #define WRITES_cuMemcpyPeer(S)		copied(dstDevice, ByteCount, NO_STREAM)
 #define WRITES_cuMemcpyPeerAsync(S)	copied(dstDevice, ByteCount, S(hStream))

@@ -6,10 +6,26 @@
  *
  * Any thread.
  */
+#include "arena/scan.h"
 #include "shim/coverage.h"
 #include "shim/cupti.h"
 #include "shim/record.h"
 #include "shim/walk.h"
+
+/* ---- what is behind parameters ---- */
+
+static void scan(CUgraphExec exec)
+{
+	struct scan_result result;
+
+	if (__builtin_expect(!scan_wanted, 1))
+		return;
+	result = scan_exec((uint64_t)exec);
+	if (result.skipped)
+		coverage_count(SCAN_SKIPPED);
+	if (result.cut)
+		coverage_count(SCAN_CUT);
+}
 
 /* ---- instantiate ---- */
 
@@ -26,6 +42,7 @@ static void opened(CUgraphExec exec, CUgraph graph, uint64_t flags)
 	b = walk_template(graph);
 	cupti_compare(exec, graph, b);
 	exec_open((uint64_t)exec, (uint64_t)context, b);
+	scan(exec);
 }
 
 #define INSTANTIATE(symbol, flags, params, args)                         \
@@ -82,6 +99,7 @@ static void updated(CUgraphExec exec, CUgraph graph)
 	cupti_compare(NULL, graph, b);
 	if (!exec_update((uint64_t)exec, b))
 		coverage_count(UPDATE_PAIRING);
+	scan(exec);
 }
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,

@@ -21,6 +21,7 @@
 #include "arena/infer.h"
 #include "arena/registry.h"
 #include "arena/reload.h"
+#include "arena/scan.h"
 #include "reports/manifest.h"
 #include "reports/write.h"
 #include "shim/cupti.h"
@@ -108,6 +109,7 @@ static int start(void)
 		return SHIM_OFF;
 	}
 	guard_refuses = option_value(OPTION_GATE) >= GATE_STRICT;
+	scan_wanted = option_value(OPTION_SCAN) != 0;
 	infer_mode = (enum infer_mode)option_value(OPTION_INFER);
 	if (option_value(OPTION_STACKS) == STACKS_ALL)
 		block_watch(true);

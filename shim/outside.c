@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "arena/block.h"
+#include "arena/born.h"
 #include "arena/exec.h"
 #include "reports/write.h"
 #include "shim/bypass.h"
@@ -62,6 +63,8 @@ static uint64_t core_counted(enum coverage_id id)
 
 	if (id == COVERAGE_NO_MEMORY)
 		return core_dropped();
+	if (id == COVERAGE_COPIES_LEFT_OUT)
+		return load_relaxed(&born_left_out);
 	if (id != COVERAGE_SEGMENT_SHARED)
 		return 0;
 	block_read_counters(&blocks);

@@ -23,6 +23,7 @@ An expectation file (tests/victims/*.expect) has, for each form:
                                       reload failed, else pass
       events BYTES: KIND...           trace of allocations of this size and of graphs
       unwound RANGE...                these findings name where the range was allocated
+      env NAME=VALUE...               set where the library is at work
       verify NAME ITEM...             what arena_verify() found; its code is -8 for an error
       reload NAME WORD ITEM...        how a reload ended (pass, fail, unproven, abort) and what
                                       it found; under strict its code is -8 unless it passed, -9
@@ -58,7 +59,7 @@ GATES = ["strict", "warn", "off", "alone"]      # all of them; "alone": without 
 STACKS = os.environ.get("ARENA_TEST_STACKS")    # another ARENA_STACKS than the default
 
 Form = collections.namedtuple(
-    "Form", "name flags launches findings maybe gaps verdict events unwound slots")
+    "Form", "name flags launches findings maybe gaps verdict events unwound slots env")
 Run = collections.namedtuple("Run", "code out err ranges launches values lines slots",
                              defaults=[()])
 
@@ -73,7 +74,7 @@ def parse_expect(text):
             continue
         if words[0] == "form":
             forms.append(Form(words[1], set(words[2:]), [], set(), set(), set(), [], [], set(),
-                              []))
+                              [], []))
         elif not forms:
             raise ValueError(f"line {number}: before the first form")
         else:
@@ -97,6 +98,8 @@ def add_expectation(form, words, number):
         form.events[:] = [int(rest[0].rstrip(":"))] + rest[1:]
     elif verb == "unwound":
         form.unwound.update(rest)
+    elif verb == "env":
+        form.env.extend(rest)
     elif verb in SLOT_VERBS:
         form.slots.append((verb, *rest))
     else:
@@ -105,7 +108,7 @@ def add_expectation(form, words, number):
 
 # ---- one run ----
 
-def environment(args, gate, directory, trace):
+def environment(args, form, gate, directory):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("ARENA_", "SIM_"))}
     env.pop("LD_PRELOAD", None)
     first = os.environ.get("ARENA_TEST_PRELOAD", "")
@@ -118,9 +121,9 @@ def environment(args, gate, directory, trace):
         env["ARENA_REPORT"] = f"{directory}/%p.jsonl"
         if STACKS:
             env["ARENA_STACKS"] = STACKS
-        if trace:
+        if form.events:
             env["ARENA_TRACE"] = "on"
-        env.update(pair.split("=", 1) for pair in args.env)
+        env.update(pair.split("=", 1) for pair in [*form.env, *args.env])
     else:
         env["ARENA_GATE"] = "strict"    # for the victim only: nobody refuses
     return env
@@ -128,7 +131,7 @@ def environment(args, gate, directory, trace):
 
 def run(args, form, gate):
     with tempfile.TemporaryDirectory(prefix="arena-") as directory:
-        env = environment(args, gate, directory, bool(form.events))
+        env = environment(args, form, gate, directory)
         p = subprocess.Popen([args.victim, form.name], env=env, cwd=directory, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The comparison of run_case.py must be able to fail: one doctored report for each way."""
 import copy
+import argparse
 import json
 import unittest
 
@@ -162,6 +163,13 @@ form slots
     def test_message_without_the_value(self):
         self.slots_problem("no '4096'", put=("call", "put", "-5", "slot w does not fit"))
         self.slots_problem("not -5", put=("call", "put", "-2", "slot w has 4096 bytes"))
+
+    def test_settings_go_to_the_library_only(self):
+        form = run_case.parse_expect("form a\n  env ARENA_SCAN=on X=y\n")[0]
+        args = argparse.Namespace(sim=None, shim="/lib.so", libraries=[], env=["X=z"])
+        env = run_case.environment(args, form, "strict", "/tmp")
+        self.assertEqual((env["ARENA_SCAN"], env["X"]), ("on", "z"))
+        self.assertNotIn("ARENA_SCAN", run_case.environment(args, form, None, "/tmp"))
 
     def test_nonsense_in_an_expectation(self):
         with self.assertRaises(ValueError):

@@ -271,7 +271,7 @@ class Present(Case):
             tell(ctypes.c_void_p(segment), ctypes.c_int64(4096), ctypes.c_size_t(0),
                  ctypes.c_size_t(0), ctypes.c_uint16(1))
         m = Module()
-        m.graph = self.driver.capture([segment], self.out, 4 * N, before=allocate)
+        m.graph = self.driver.capture([self.out], segment, 4 * N, before=allocate)
         m.cache = OnDevice(segment, (N,))
         return m, segment
 
@@ -321,7 +321,8 @@ class Present(Case):
 
     def test_a_plain_reload_while_an_incomplete_watch_lives(self):
         m, other = Module(w=self.array()), Module(w=self.array())
-        w, complete = self.watch(m, max_objects=50), self.watch(other)
+        w = self.watch(m, max_objects=50)
+        complete = arena.watch(other, self.path + ".other")
         m.crowd = [[i] for i in range(100)]
         w.rebind()
         with self.assertRaisesRegex(arena.Refused, "unproven: watch of .* incomplete"):

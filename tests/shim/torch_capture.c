@@ -296,7 +296,6 @@ static void scene_output(void)
 	MUST(reload_into(0) == 0);
 }
 
-
 /* A capture allocates the block at @p and writes it. */
 static CUgraph make(CUdeviceptr p)
 {
@@ -362,8 +361,8 @@ static void scene_order(void)
 	MUST(reload_into(p) == 0);
 }
 
-/* It was made in a capture, but no graph that lives writes it: by a graph that reads it, by one that
- * does not use it, by one that was thrown away. */
+/* It was made in a capture, but no graph that lives writes it: by a graph that reads it, by one
+ * that does not use it, by one that was thrown away. */
 static void scene_reads(void)
 {
 	CUdeviceptr p[] = { segment(), segment(), segment() };
@@ -411,9 +410,9 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } scenes[] = {
-	{ "again", scene_again },   { "cache", scene_cache },	  { "devices", scene_devices },
-	{ "helper", scene_helper }, { "mapped", scene_mapped },	  { "order", scene_order },
-	{ "output", scene_output }, { "reads", scene_reads },	  { "shared", scene_shared },
+	{ "again", scene_again },   { "cache", scene_cache },	{ "devices", scene_devices },
+	{ "helper", scene_helper }, { "mapped", scene_mapped }, { "order", scene_order },
+	{ "output", scene_output }, { "reads", scene_reads },	{ "shared", scene_shared },
 	{ "spans", scene_spans },   { "static", scene_static },
 };
 

@@ -293,6 +293,9 @@ static CUresult attribute_of(const struct range *r, CUpointer_attribute attribut
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		*(int *)data = r->ctx ? r->ctx->device : 0;
 		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		*(unsigned *)data = r->readable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ : 0;
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*(CUdeviceptr *)data = r->base;
 		return CUDA_SUCCESS;

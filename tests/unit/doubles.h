@@ -8,6 +8,7 @@
 
 #include "arena/event.h"
 #include "arena/exec.h"
+#include "arena/suspect.h"
 
 struct device_ops device;
 
@@ -41,6 +42,15 @@ void guard_unmapped(struct range *const *ranges, uint32_t count, uint32_t stack)
 	store_relaxed(&told.last, ranges[0]);
 	store_relaxed(&told.count, count);
 	store_relaxed(&told.stack, stack);
+}
+
+bool suspect_points(const struct range *r)
+{
+	return false;
+}
+
+void suspect_freed(const struct range *r, uint32_t stack)
+{
 }
 
 #endif

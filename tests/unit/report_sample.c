@@ -51,6 +51,8 @@ static void write_findings(void)
 		refs[1].arena = intern("model.layers.3");
 		refs[1].slot = intern("W\"UV");
 		refs[1].slot_base = 0x1000;
+		refs[2].table = 0x2000;
+		refs[2].table_offset = 8;
 		f.kind = (enum finding_kind)kind;
 		f.refused = kind % 2;
 		report_finding(&f);

@@ -736,17 +736,62 @@ Test(block, state_in_memory_of_an_allocation_node, .init = start)
 	cr_assert_eq(reload_copying(base, MIB), 0);
 }
 
+/* A block that its capture does not write, for copies that are no finding. */
+static void bear_aside(uint64_t base, uint64_t size_bytes)
+{
+	block_window(true);
+	block_opened(DEV, base, size_bytes, true, 0);
+	block_window(false);
+}
+
+/* Neighbours are one, whatever their order; the rest is kept up to a limit, and then counted. */
 Test(block, more_copies_than_are_noted, .init = start)
 {
-	uint64_t id, before = load_relaxed(&exec_stats.dropped);
+	const uint64_t aside = SEGMENT + MIB, limit = 1 << 16;
+	uint64_t id;
 
 	bear(true);
+	bear_aside(aside, 8 * MIB);
 	cr_assert_eq(reload_begin(NULL, &id), 0);
-	for (uint64_t i = 0; i < 2048; i++)
-		born_written(SEGMENT + (2047 - i), 1);
-	cr_assert_eq(load_relaxed(&exec_stats.dropped) - before, 1024);
+	for (uint64_t i = 0; i < 2 * limit; i++)
+		born_written(aside + (2 * limit - 1 - i), 1);
+	for (uint64_t i = 1; i < limit; i++)
+		born_written(aside + 4 * MIB + 2 * i, 1);
+	cr_assert_eq(load_relaxed(&born_left_out), 0);
+	born_written(SEGMENT + KIB, 1);
+	cr_assert_eq(load_relaxed(&born_left_out), 1);
+	/* The last gap of the first ones closes: there is room again. */
+	born_written(aside + 4 * MIB + 3, 1);
+	born_written(SEGMENT + KIB, 1);
+	cr_assert_eq(load_relaxed(&born_left_out), 1);
 	cr_assert_eq(reload_end(id, &born_outcome), 0);
 	cr_assert_eq(born_outcome.findings.count, 1);
+}
+
+/* A block that a slot has only a part of, and the other way round. */
+Test(block, copies_and_slots_that_reach_beyond, .init = start)
+{
+	carve(SEGMENT + 4 * KIB, 4 * KIB);
+	bear(true);
+	bear_aside(SEGMENT + 8 * KIB, 4 * KIB);
+	cr_assert_eq(reload_copying(SEGMENT + 4 * KIB - 1, 2), 1);
+	cr_assert_eq(reload_copying(SEGMENT + 4 * KIB, 8 * KIB), 0);
+	cr_assert_eq(reload_copying(SEGMENT - 4 * KIB, 4 * KIB + 1), 1);
+	cr_assert_eq(reload_copying(SEGMENT - 4 * KIB, 4 * KIB), 0);
+	bind_bytes("z", ARENA_BOUND, SEGMENT + 2 * KIB, 8 * KIB);
+	cr_assert_eq(reload_copying(SEGMENT + KIB, 512), 1, "y only");
+	cr_assert_eq(reload_copying(SEGMENT + 4 * KIB, 8 * KIB), 0, "in z, but not in the block");
+	cr_assert_eq(reload_copying(SEGMENT + 3 * KIB, 8 * KIB), 2);
+}
+
+/* The node that writes it gets other parameters. */
+Test(block, state_that_is_not_written_any_more, .init = start)
+{
+	carve(SEGMENT + 4 * KIB, 4 * KIB);
+	bear(true);
+	cr_assert_eq(reload_copying(SEGMENT, 4 * KIB), 1);
+	exec_set_node(10, KERNEL(10, 11, SEGMENT + 4 * KIB));
+	cr_assert_eq(reload_copying(SEGMENT, 4 * KIB), 0);
 }
 
 Test(block, a_segment_in_which_captures_allocate, .init = start)

@@ -13,6 +13,7 @@
 
 #include "arena/block.h"
 #include "arena/event.h"
+#include "arena/scan.h"
 #include "shim/coverage.h"
 #include "shim/cupti.h"
 #include "shim/hook_capture.h"
@@ -259,6 +260,14 @@ void exec_build_owns(struct exec_builder *b, uint64_t base)
 void exec_build_frees(struct exec_builder *b, uint64_t base)
 {
 	note("frees %lx; ", base);
+}
+
+bool scan_wanted;
+
+struct scan_result scan_exec(uint64_t handle)
+{
+	note("scan %lx; ", (unsigned long)handle);
+	return (struct scan_result){ .skipped = true, .cut = true };
 }
 
 void exec_open(uint64_t handle, uint64_t context, struct exec_builder *b)
@@ -1111,6 +1120,23 @@ Test(exec, follows_what_succeeds)
 	expect("0:K200 7f0000001000; set child e/100; ");
 	cuGraphNodeSetEnabled((CUgraphExec)0xe, (CUgraphNode)0x100, 0);
 	expect("disable e/100; ");
+}
+
+Test(exec, is_looked_behind_when_it_is_whole)
+{
+	CUgraphExec e = NULL;
+
+	scan_wanted = true;
+	add_kernel(0x200, A);
+	cuGraphInstantiateWithFlags(&e, (CUgraph)0x200, 0);
+	expect("INSTANTIATE; 0:K200 7f0000001000; open e in c0; scan e; ");
+	cr_assert_eq(counted(COVERAGE_SCAN_SKIPPED), 1);
+	cr_assert_eq(counted(COVERAGE_SCAN_CUT), 1);
+	cuGraphExecUpdate_v2((CUgraphExec)0xe, (CUgraph)0x200, NULL);
+	expect("0:K200 7f0000001000; update e; scan e; ");
+	answer = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+	cuGraphExecUpdate_v2((CUgraphExec)0xe, (CUgraph)0x200, NULL);
+	expect("");
 }
 
 Test(exec, does_not_follow_what_fails)

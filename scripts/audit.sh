@@ -62,19 +62,25 @@ done
 [[ $runs =~ ^[1-9][0-9]{0,3}$ ]] || usage "--runs=$runs: give a number from 1 to 9999"
 [[ $wait =~ ^[1-9][0-9]{0,5}$ ]] || usage "--wait=$wait: give seconds"
 [[ $fail_on =~ ^(info|warn|error)$ ]] || usage "--fail-on=$fail_on: info, warn or error"
-[ -z "$allow" ] || [ -r "$allow" ] || usage "--allow=$allow: there is no such file"
+[ -z "$allow" ] || [ -e "$allow" ] || usage "--allow=$allow: there is no such file"
 [ -n "$reload" ] || [ -z "$ready" ] || usage "--ready is for servers: give --reload as well"
 command -v "$arenactl" >/dev/null || usage "no '$arenactl': install it, or give --arenactl=PROG"
 command -v "$1" >/dev/null || usage "no program '$1'"
+# The list is read before hours of runs; that there is nothing to check is another status.
+[ -z "$allow" ] || text=$("$arenactl" check -q "--allow=$allow" /dev/null 2>&1) || [ $? != 2 ] ||
+	usage "${text#arenactl check: }"
+[[ $out != -* ]] || out=./$out
 [ ! -e "$out" ] || [ -z "$(ls -A "$out" 2>/dev/null || echo x)" ] ||
 	usage "--out=$out is there, and is no empty folder: reports of two audits would be mixed"
 mkdir -p "$out/junit" || usage "--out=$out cannot be made"
 
 status=0
-# What is worse stays: 3 a missing report, 1 findings, 4 unproven.
+# What is worse stays: 3 a missing report, 1 findings, 4 unproven. Any other status is that of an
+# arenactl that broke: what it had to say is missing as well.
 worse() {
-	local rank=([0]=0 [1]=2 [2]=3 [3]=3 [4]=1)
-	[ "${rank[$1]:-2}" -le "${rank[$status]}" ] || status=$1
+	local rank=([0]=0 [1]=2 [3]=3 [4]=1) code=$1
+	[ -n "${rank[$code]:-}" ] || code=3
+	[ "${rank[$code]}" -le "${rank[$status]}" ] || status=$code
 }
 say() { echo "audit: $1"; }
 
@@ -155,20 +161,35 @@ check() {
 }
 
 drift() {
-	local code text
+	local code text what="run $1 differs from run 1" tag=failure
 	text=$("$arenactl" diff --drift --color=no "$out/run-1" "$out/run-$1" 2>&1)
 	code=$?
 	worse $code
+	[ $code -le 1 ] || tag=error what="run $1 cannot be compared with run 1 (status $code)"
 	{
 		echo '<?xml version="1.0" encoding="UTF-8"?>'
-		echo "<testsuite name=\"drift\" tests=\"1\" failures=\"$((code != 0))\">"
+		echo "<testsuite name=\"drift\" tests=\"1\" failures=\"$((code == 1))\"" \
+			"errors=\"$((code > 1))\">"
 		echo "<testcase classname=\"drift\" name=\"run $1 is as run 1\">"
-		[ $code = 0 ] || echo "<failure message=\"run $1 differs from run 1\">$(xml <<<"$text")</failure>"
+		[ $code = 0 ] || echo "<$tag message=\"$what\">$(xml <<<"$text")</$tag>"
 		echo '</testcase></testsuite>'
 	} >"$out/junit/drift-$1.xml"
 	[ $code = 0 ] && return
-	say "run $1 differs from run 1:"
+	say "$what:"
 	echo "$text"
+}
+
+# A page that is not there is missed by somebody: it counts as a report that cannot be read.
+tell() {
+	local code
+	"$arenactl" report "--format=$1" --color=no "${reports[@]}" >"$out/report.$2" \
+		2>"$out/report.$2.log"
+	code=$?
+	if [ $code != 0 ]; then
+		worse 3
+		say "report.$2 is not whole (status $code): $(head -n 1 "$out/report.$2.log")"
+	fi
+	[ -s "$out/report.$2.log" ] || rm -f "$out/report.$2.log"
 }
 
 for ((run = 1; run <= runs; run++)); do
@@ -186,12 +207,15 @@ for ((run = 1; run <= runs; run++)); do
 	[ $run = 1 ] || [ ! -d "$out/run-1" ] || drift $run
 done
 if [ ${#reports[@]} -gt 0 ]; then
-	"$arenactl" report --format=html "${reports[@]}" >"$out/report.html" 2>>"$out/html.log"
-	"$arenactl" report --color=no "${reports[@]}" >"$out/report.txt" 2>/dev/null
+	tell html html
+	tell text txt
 	grep -qs '"type":"reload"' "${reports[@]}" ||
 		say "no reload was told: what moved is found only where a graph was launched after it"
 fi
-[ -s "$out/html.log" ] || rm -f "$out/html.log"
 words=([0]=pass [1]=fail [3]="no proof: a report is missing or unreadable" [4]=unproven)
-say "${words[$status]}: runs $runs, reports ${#reports[@]}; see $out/report.txt, $out/report.html"
+see=''
+for file in "$out"/report.txt "$out"/report.html; do
+	[ ! -s "$file" ] || see+="${see:+, }$file"
+done
+say "${words[$status]}: runs $runs, reports ${#reports[@]}${see:+; see $see}"
 exit "$status"

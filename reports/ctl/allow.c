@@ -45,6 +45,30 @@ static int refuse(const struct args *a, const struct allow_list *l, uint64_t lin
 			   l->path, line, why);
 }
 
+/*
+ * A date that stands where nothing looks for it would never come: "Until=2030-01-01",
+ * "because until=2030-01-01", "until 2030-01-01", "untl=...".
+ */
+static bool is_stray_until(const char *word, bool first)
+{
+	size_t name = strcspn(word, "=: \t");
+	const char *value = word + name + strspn(word + name, "=: \t");
+
+	if (name == 5 && !strncasecmp(word, "until", 5))
+		return word[name] == '=' || (*value >= '0' && *value <= '9');
+	return name && word[name] == '=' && (first || strspn(value, "0123456789-/.") >= 8);
+}
+
+static bool has_stray_until(const char *reason)
+{
+	for (const char *word = reason; *word; word += strspn(word, " \t")) {
+		if (is_stray_until(word, word == reason))
+			return true;
+		word += strcspn(word, " \t");
+	}
+	return false;
+}
+
 static int take_row(struct allow_list *l, char *text, uint64_t line, const struct args *a)
 {
 	struct allow_row row = { .line = line };
@@ -67,6 +91,8 @@ static int take_row(struct allow_list *l, char *text, uint64_t line, const struc
 	}
 	if (!*rest)
 		return refuse(a, l, line, "no reason");
+	if (has_stray_until(rest))
+		return refuse(a, l, line, "until= must stand right behind the id, once");
 	row.reason = pool_text(&l->pool, rest);
 	for (size_t i = 0; i < l->count; i++)
 		if (l->v[i].id == row.id)

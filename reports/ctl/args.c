@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define WORD_MAX 64
 
@@ -244,6 +245,30 @@ int args_number(const struct args *a, enum arg which, uint64_t min, uint64_t max
 				   option_rows[which].name, text, min, max);
 	*out = n;
 	return 0;
+}
+
+static bool is_file(const char *path, const struct stat *st)
+{
+	struct stat other;
+
+	return path && !stat(path, &other) && other.st_dev == st->st_dev &&
+	       other.st_ino == st->st_ino;
+}
+
+int args_spare_inputs(const struct args *a, const char *const *more, size_t count)
+{
+	const char *path = a->values[ARG_OUTPUT];
+	bool same = false;
+	struct stat st;
+
+	/* Of a device there is nothing to write over. */
+	if (!path || stat(path, &st) || !S_ISREG(st.st_mode))
+		return 0;
+	for (size_t i = 0; i < a->count; i++)
+		same |= is_file(a->operands[i], &st);
+	for (size_t i = 0; i < count; i++)
+		same |= is_file(more[i], &st);
+	return same ? args_refuse(a, "--output=%s: is read, too: name another file", path) : 0;
 }
 
 bool args_listed(const struct args *a, enum arg which, const char *word)

@@ -46,6 +46,8 @@ bool args_given(const struct args *a, enum arg which);
 int args_number(const struct args *a, enum arg which, uint64_t min, uint64_t max, uint64_t *out);
 /* @brief Is @word one of the comma-separated values of the option? true when it was not given. */
 bool args_listed(const struct args *a, enum arg which, const char *word);
+/* @brief Refuse to write over what is read: --output is an operand, or @more (may be NULL). */
+int args_spare_inputs(const struct args *a, const char *const *more, size_t count);
 /* @brief "arenactl CMD: TEXT" on stderr. @return STATUS_USAGE. */
 int args_refuse(const struct args *a, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

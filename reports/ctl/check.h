@@ -21,16 +21,20 @@ struct judged {
 };
 
 struct check {
-	const struct report_set *set;
+	const struct report_set *set, *baseline; /* baseline: empty if there is none */
 	enum severity fail_on;
-	struct judged *v; /* one for each id of each process */
+	struct judged *v; /* one for each id and severity of each process */
 	size_t count, sums[FATE_COUNT];
 	struct allow_list allow;
 	int status; /* an enum status: what the program returns */
 };
 
-/* @brief Did a process fail for another reason than a finding that is accepted? */
-bool check_process_fails(const struct check *c, const struct report *r);
+/*
+ * @brief What a process is when accepted findings are not counted. They excuse themselves only:
+ * not what failed for another reason, nor what may have been lost.
+ * @param why of what is no pass.
+ */
+enum verdict check_process(const struct check *c, const struct report *r, const char **why);
 /* @brief In the format of that name. @return false: there is none. */
 bool check_print(const struct check *c, const char *format, FILE *to);
 bool check_has_format(const char *format);

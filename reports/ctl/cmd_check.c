@@ -14,17 +14,22 @@
 
 const char *const fate_names[FATE_COUNT] = { "fails", "allowed", "known", "below" };
 
-/* Ids of a baseline, sorted. */
-struct ids {
-	uint64_t *v;
+/* What is known from a baseline: the worst severity that each id had; sorted by id. */
+struct known {
+	uint64_t id;
+	enum severity severity;
+};
+struct baseline {
+	struct known *v;
 	size_t count;
+	struct report_set set;
 };
 
-static int by_number(const void *a, const void *b)
+static int by_id(const void *pa, const void *pb)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	const struct known *a = pa, *b = pb;
 
-	return x < y ? -1 : x > y;
+	return a->id < b->id ? -1 : a->id > b->id;
 }
 
 static size_t count_findings(const struct report_set *set)
@@ -36,27 +41,54 @@ static size_t count_findings(const struct report_set *set)
 	return count;
 }
 
-static int read_baseline(const struct args *a, struct ids *ids)
+/* One of each id: the worst. */
+static void fold(struct baseline *b)
+{
+	size_t count = 0;
+
+	if (b->count)
+		qsort(b->v, b->count, sizeof(*b->v), by_id);
+	for (size_t i = 0; i < b->count; i++) {
+		if (!count || b->v[count - 1].id != b->v[i].id)
+			b->v[count++] = b->v[i];
+		else if (b->v[count - 1].severity < b->v[i].severity)
+			b->v[count - 1].severity = b->v[i].severity;
+	}
+	b->count = count;
+}
+
+static int read_baseline(const struct args *a, struct baseline *b)
 {
 	char *path = (char *)args_text(a, ARG_BASELINE, NULL);
-	struct report_set set;
 	int status;
 
 	if (!path)
 		return 0;
-	status = set_read(&set, &path, 1, NULL);
-	ids->v = malloc((count_findings(&set) + 1) * sizeof(*ids->v));
-	for (size_t i = 0; ids->v && i < set.reports.count; i++)
-		for (size_t k = 0; k < set.reports.v[i]->findings.count; k++)
-			ids->v[ids->count++] = set.reports.v[i]->findings.v[k]->id;
-	if (ids->count)
-		qsort(ids->v, ids->count, sizeof(*ids->v), by_number);
-	set_free(&set);
+	status = set_read(&b->set, &path, 1, NULL);
+	b->v = malloc((count_findings(&b->set) + 1) * sizeof(*b->v));
+	for (size_t i = 0; b->v && i < b->set.reports.count; i++) {
+		const struct report *r = b->set.reports.v[i];
+
+		for (size_t k = 0; k < r->findings.count; k++)
+			b->v[b->count++] =
+				(struct known){ r->findings.v[k]->id, r->findings.v[k]->severity };
+	}
+	fold(b);
 	return status;
 }
 
-static enum fate judge(struct check *c, const struct report_finding *f, const struct ids *known,
-		       const struct allow_row **row)
+static bool is_known(const struct baseline *b, const struct report_finding *f)
+{
+	struct known key = { .id = f->id };
+	const struct known *k =
+		b->count ? bsearch(&key, b->v, b->count, sizeof(*b->v), by_id) : NULL;
+
+	/* As an error it is new when it was a warning. */
+	return k && f->severity <= k->severity;
+}
+
+static enum fate judge(struct check *c, const struct report_finding *f,
+		       const struct baseline *known, const struct allow_row **row)
 {
 	/* Looked up in any case: a row that has a finding is not unused. */
 	*row = allow_find(&c->allow, f->id);
@@ -64,12 +96,10 @@ static enum fate judge(struct check *c, const struct report_finding *f, const st
 		return FATE_BELOW;
 	if (*row)
 		return FATE_ALLOWED;
-	if (known->count && bsearch(&f->id, known->v, known->count, sizeof(f->id), by_number))
-		return FATE_KNOWN;
-	return FATE_FAILS;
+	return is_known(known, f) ? FATE_KNOWN : FATE_FAILS;
 }
 
-static int judge_all(struct check *c, const struct ids *known)
+static int judge_all(struct check *c, const struct baseline *known)
 {
 	c->v = malloc((count_findings(c->set) + 1) * sizeof(*c->v));
 	if (!c->v)
@@ -92,40 +122,56 @@ static int judge_all(struct check *c, const struct ids *known)
 	return 0;
 }
 
-/*
- * An exit line that says "fail" is believed: only when each finding that can be its reason is
- * accepted, the process is.
- */
-bool check_process_fails(const struct check *c, const struct report *r)
+static bool has_failing(const struct check *c, const struct report *r)
 {
-	bool accepted = false;
+	for (size_t i = 0; i < c->count; i++)
+		if (c->v[i].report == r && c->v[i].finding->severity == SEVERITY_ERROR &&
+		    (c->v[i].fate == FATE_FAILS || c->v[i].fate == FATE_BELOW))
+			return true;
+	return false;
+}
+
+/*
+ * Each failure needs an error of its own that is accepted: the last reload one of its findings, an
+ * exit line that says "fail" that reload or a finding of a launch. A process that is unsafe is
+ * never accepted.
+ */
+static bool process_fails(const struct check *c, const struct report *r, const char **why)
+{
+	const struct report_reload *last = report_last_reload(r);
+	bool reload_failed = (last && last->verdict == VERDICT_FAIL) ||
+			     (r->exit && r->exit->reload_last == VERDICT_FAIL);
 
 	if (report_verdict(r) != VERDICT_FAIL)
 		return false;
-	for (size_t i = 0; i < c->count; i++) {
-		const struct judged *j = &c->v[i];
+	if (report_unsafe(r) || has_failing(c, r))
+		return true;
+	*why = reload_failed ? "the last reload failed" : "its exit line says so";
+	return reload_failed ? !last || !last->errors : !r->launch_errors;
+}
 
-		if (j->report != r || j->finding->severity < SEVERITY_ERROR)
-			continue;
-		if (j->fate == FATE_FAILS || j->fate == FATE_BELOW)
-			return true;
-		accepted = true;
-	}
-	return !accepted || (r->exit && r->exit->unsafe);
+enum verdict check_process(const struct check *c, const struct report *r, const char **why)
+{
+	*why = report_why(r);
+	if (process_fails(c, r, why))
+		return VERDICT_FAIL;
+	*why = report_doubt(r);
+	return *why ? VERDICT_UNPROVEN : VERDICT_PASS;
 }
 
 static int decide(const struct check *c, int damaged)
 {
 	int status = c->set->reports.count ? STATUS_PASS : STATUS_UNPROVEN;
+	const char *why;
 
 	if (c->sums[FATE_FAILS])
 		return STATUS_FINDINGS;
 	for (size_t i = 0; i < c->set->reports.count; i++) {
-		const struct report *r = c->set->reports.v[i];
+		enum verdict v = check_process(c, c->set->reports.v[i], &why);
 
-		if (check_process_fails(c, r))
+		if (v == VERDICT_FAIL)
 			return STATUS_FINDINGS;
-		if (report_verdict(r) == VERDICT_UNPROVEN)
+		if (v != VERDICT_PASS)
 			status = STATUS_UNPROVEN;
 	}
 	return damaged ? STATUS_UNREADABLE : status;
@@ -166,32 +212,37 @@ static int check_options(struct check *c, const struct args *a)
 {
 	const char *format = args_text(a, ARG_FORMAT, "text"),
 		   *allow = args_text(a, ARG_ALLOW, NULL);
+	const char *const more[] = { allow, args_text(a, ARG_BASELINE, NULL) };
+	int status;
 
 	if (!check_has_format(format))
 		return args_refuse(a, "--format=%s: the formats are github, json, junit, text",
 				   format);
 	c->fail_on = parse_severity(a);
+	status = args_spare_inputs(a, more, 2);
+	if (status)
+		return status;
 	return allow ? allow_read(&c->allow, allow, a) : 0;
 }
 
 static int run(struct args *a)
 {
 	struct set_limits limits = { .refs = 4 };
-	struct check c = { 0 };
 	struct report_set set = { 0 };
-	struct ids known = { 0 };
+	struct baseline known = { 0 };
+	struct check c = { .set = &set, .baseline = &known.set };
 	int status = check_options(&c, a), damaged, printed;
 
 	if (!status) {
 		damaged = read_baseline(a, &known);
 		damaged |= set_read(&set, a->operands, a->count, &limits);
-		c.set = &set;
 		status = judge_all(&c, &known);
 		c.status = status ? status : decide(&c, damaged);
 		printed = status ? status : print(&c, a);
 		status = printed ? printed : c.status;
 	}
 	free(known.v);
+	set_free(&known.set);
 	free(c.v);
 	allow_free(&c.allow);
 	set_free(&set);

@@ -21,12 +21,14 @@ struct side {
 	struct report_set set;
 };
 
-static int read_side(struct side *s, const char *operand)
+static int read_side(struct side *s, const struct args *a, const char *operand)
 {
-	const struct set_limits limits = { .refs = 1000000, .findings = 1000000 };
-	int status = gather_add(&s->paths, "diff", operand);
+	const struct set_limits limits = { .refs = 1000000, .findings = 1000000, .shapes = true };
+	int status;
 
 	s->name = operand;
+	s->paths.quiet = args_given(a, ARG_QUIET);
+	status = gather_add(&s->paths, "diff", operand);
 	if (!status && s->paths.folders_empty) {
 		fprintf(stderr, "arenactl diff: %s: no report in it (*.jsonl, *.jsonl.gz)\n",
 			operand);
@@ -129,8 +131,8 @@ static void json_text(const char *key, const char *value)
 
 static void json_side(const char *key, const char *name, const struct diff_side *s)
 {
-	printf(",\"%s\":{\"processes\":%zu,\"without_exit\":%zu,\"partial\":%s", key, s->processes,
-	       s->without_exit, s->partial ? "true" : "false");
+	printf(",\"%s\":{\"processes\":%zu,\"without_exit\":%zu,\"lossy\":%zu,\"partial\":%s", key,
+	       s->processes, s->without_exit, s->lossy, s->partial ? "true" : "false");
 	json_text("name", name);
 	putchar('}');
 }
@@ -207,6 +209,12 @@ static bool fails(const struct diff *d, const struct args *a)
 	return false;
 }
 
+/* Of a process that was killed, or lost lines, nobody knows what it had to say. */
+static bool is_whole(const struct diff *d)
+{
+	return !d->a.without_exit && !d->b.without_exit && !d->a.lossy && !d->b.lossy;
+}
+
 static int print(const struct diff *d, const struct side *side, const struct args *a)
 {
 	const char *format = args_text(a, ARG_FORMAT, "text");
@@ -232,13 +240,15 @@ static int run(struct args *a)
 	if (strcmp(format, "text") && strcmp(format, "json") && strcmp(format, "csv"))
 		return args_refuse(a, "--format=%s: text, json or csv", format);
 	/* What A could not tell is not new in B. */
-	lost = read_side(&side[0], a->operands[0]);
-	status = lost | read_side(&side[1], a->operands[1]);
+	lost = read_side(&side[0], a, a->operands[0]);
+	status = lost | read_side(&side[1], a, a->operands[1]);
 	diff_compare(&d, &side[0].set, &side[1].set);
 	if (d.a.processes && d.b.processes)
 		status |= print(&d, side, a);
 	if (!lost && fails(&d, a))
 		status = STATUS_FINDINGS;
+	else if (!status && !is_whole(&d))
+		status = STATUS_UNPROVEN;
 	diff_free(&d);
 	for (int i = 0; i < 2; i++) {
 		set_free(&side[i].set);

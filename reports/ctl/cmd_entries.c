@@ -16,7 +16,9 @@
 /* 11030: "11.3"; "" of what is not hooked. */
 static const char *version_of(const struct entry *e, char buf[VERSION_SIZE])
 {
-	snprintf(buf, VERSION_SIZE, e->since ? "%u.%u" : "", e->since / 1000, e->since % 1000 / 10);
+	buf[0] = '\0';
+	if (e->since)
+		snprintf(buf, VERSION_SIZE, "%u.%u", e->since / 1000, e->since % 1000 / 10);
 	return buf;
 }
 

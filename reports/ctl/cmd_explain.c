@@ -20,6 +20,9 @@
 #define HOLDERS_SHOWN 3
 #define MEMORY_SHOWN  16
 
+/* Of an address of 64 bits. */
+#define HEX_DIGITS 16
+
 /* What is printed, and how much of it. */
 struct printing {
 	struct pool *pool;
@@ -274,6 +277,27 @@ static bool is_known(const struct lives *lives)
 	return false;
 }
 
+/* An address as other tools print it, without 0x. */
+static bool is_bare_address(const struct subject *s)
+{
+	size_t length = strlen(s->text);
+
+	return s->kind == SUBJECT_SLOT && length >= 6 && length <= HEX_DIGITS &&
+	       strspn(s->text, "0123456789abcdefABCDEF") == length;
+}
+
+/* strtoull() would make another number of it. */
+static bool is_too_long(const char *text)
+{
+	const char *digits = text + 2;
+
+	if (text[0] != '0' || (text[1] != 'x' && text[1] != 'X'))
+		return false;
+	digits += strspn(digits, "0");
+	return strspn(digits, "0123456789abcdefABCDEF") == strlen(digits) &&
+	       strlen(digits) > HEX_DIGITS;
+}
+
 /* Not found is an answer as well; a slot may be misspelt. */
 static int say_unknown(const struct report_set *set, const struct subject *s)
 {
@@ -287,7 +311,7 @@ static int say_unknown(const struct report_set *set, const struct subject *s)
 			if (*r->findings.v[k]->slot)
 				names[count++] = r->findings.v[k]->slot;
 	}
-	if (s->kind == SUBJECT_SLOT && count)
+	if (s->kind == SUBJECT_SLOT && count && !is_bare_address(s))
 		nearest = args_nearest(s->text, names, count);
 	fprintf(stderr, "arenactl explain: nothing in the report is about %s ",
 		subject_names[s->kind]);
@@ -296,7 +320,9 @@ static int say_unknown(const struct report_set *set, const struct subject *s)
 		fputs("; did you mean ", stderr);
 		term_text(stderr, nearest);
 		fputs("?\n", stderr);
-	} else if (s->kind == SUBJECT_ADDRESS)
+	} else if (is_bare_address(s))
+		fprintf(stderr, "; did you mean the address 0x%s?\n", s->text);
+	else if (s->kind == SUBJECT_ADDRESS)
 		fputs(": only memory of findings is in it, unless it ran with ARENA_TRACE=on\n",
 		      stderr);
 	else
@@ -322,6 +348,9 @@ static int run(struct args *a)
 	for (size_t i = 0; i < count; i++)
 		if (!strcmp(files[i], "-"))
 			return args_refuse(a, "a report is read twice: give a file, not stdin");
+	if (is_too_long(a->operands[count]))
+		return args_refuse(a, "%s: an address has at most 16 hexadecimal digits",
+				   a->operands[count]);
 	status = set_read(&set, files, count, &limits);
 	s = subject_of(&set, a->operands[count]);
 	explain(&lives, &set, &s, files, count);

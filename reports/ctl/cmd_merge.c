@@ -83,34 +83,59 @@ static int ranks_of(const struct args *a, uint64_t *ranks, struct merge_wish *wi
 	return 0;
 }
 
+/* The number in front of @rest in seconds; false: no number, or more than a clock can have. */
+static bool parse_seconds(const char *text, uint64_t unit, const char **rest, uint64_t *ns)
+{
+	char *end;
+	uint64_t n;
+
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	*rest = end;
+	return isdigit((unsigned char)*text) && !errno && !__builtin_mul_overflow(n, unit, &n) &&
+	       !__builtin_mul_overflow(n, UINT64_C(1000000000), ns);
+}
+
+static uint64_t unit_of(char letter)
+{
+	return letter == 's' ? 1 : letter == 'm' ? 60 : letter == 'h' ? 3600 : 86400;
+}
+
+/* "2026-11-29T21:44:38Z"; years before 1970 are none of a report. */
+static bool parse_date(const char *text, uint64_t *ns)
+{
+	struct tm tm = { 0 };
+	const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+	time_t at = end ? timegm(&tm) : -1;
+
+	*ns = (uint64_t)at * 1000000000;
+	return end && (!*end || !strcmp(end, "Z")) && at >= 0 && *ns / 1000000000 == (uint64_t)at;
+}
+
 /* "15m" ago, "@1795981004", "2026-11-29T21:44:38Z". */
 static int since_of(const struct args *a, uint64_t *since_ns)
 {
-	const char *text = args_text(a, ARG_SINCE, NULL);
-	struct tm tm = { 0 };
-	char *end = NULL;
-	uint64_t n, now = (uint64_t)time(NULL);
+	const char *text = args_text(a, ARG_SINCE, NULL), *end = NULL;
+	uint64_t ago_ns, now_ns = (uint64_t)time(NULL) * 1000000000;
+	size_t length = text ? strlen(text) : 0;
 
 	*since_ns = 0;
 	if (!text)
 		return 0;
-	n = strtoull(*text == '@' ? text + 1 : text, &end, 10);
-	if (*text == '@' && isdigit((unsigned char)text[1]) && !*end)
-		*since_ns = n * 1000000000;
-	else if (isdigit((unsigned char)*text) && *end && strchr("smhd", *end) && !end[1]) {
-		uint64_t unit = *end == 's' ? 1 : *end == 'm' ? 60 : *end == 'h' ? 3600 : 86400;
-
-		*since_ns = n * unit < now ? (now - n * unit) * 1000000000 : 1;
-	} else {
-		end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-		if (!end || (strcmp(end, "Z") && *end))
-			return args_refuse(a,
-					   "--since=%s: give 15m (ago: s, m, h, d), @SECONDS or "
-					   "2026-11-29T21:44:38Z",
-					   text);
-		*since_ns = (uint64_t)timegm(&tm) * 1000000000;
+	if (*text == '@' && parse_seconds(text + 1, 1, &end, since_ns) && !*end)
+		return 0;
+	if (length && strchr("smhd", text[length - 1]) &&
+	    parse_seconds(text, unit_of(text[length - 1]), &end, &ago_ns) && !end[1] &&
+	    ago_ns < now_ns) {
+		*since_ns = now_ns - ago_ns;
+		return 0;
 	}
-	return 0;
+	if (parse_date(text, since_ns))
+		return 0;
+	return args_refuse(a,
+			   "--since=%s: give 15m (ago: s, m, h, d), @SECONDS or "
+			   "2026-11-29T21:44:38Z, not before 1970",
+			   text);
 }
 
 static int wish_of(const struct args *a, uint64_t *ranks, struct merge_wish *wish)
@@ -122,6 +147,8 @@ static int wish_of(const struct args *a, uint64_t *ranks, struct merge_wish *wis
 	if (!status && args_given(a, ARG_RELOAD))
 		status = args_number(a, ARG_RELOAD, 1, UINT64_MAX, &wish->reload);
 	wish->run = args_text(a, ARG_RUN, NULL);
+	if (!status && wish->run && !*wish->run)
+		status = args_refuse(a, "--run= is empty: give the ARENA_RUN of the run");
 	wish->slow_percent = 200;
 	if (!status && args_given(a, ARG_SLOW))
 		status = args_number(a, ARG_SLOW, 100, 1000000, &wish->slow_percent);
@@ -357,7 +384,7 @@ static int run(struct args *a)
 	static uint64_t ranks[RANKS_MAX];
 	const char *format = args_text(a, ARG_FORMAT, "text");
 	struct merge_wish wish = { 0 };
-	struct gather g = { 0 };
+	struct gather g = { .quiet = args_given(a, ARG_QUIET) };
 	int status = wish_of(a, ranks, &wish);
 
 	if (!status && strcmp(format, "text") && strcmp(format, "json"))

@@ -110,6 +110,8 @@ static int run(struct args *a)
 	if (!a->count)
 		return args_refuse(a, "too few arguments: arenactl report [OPTIONS] FILE...");
 	status = select_check(a);
+	if (!status)
+		status = args_spare_inputs(a, NULL, 0);
 	if (status)
 		return status;
 	damaged = set_read(&set, a->operands, a->count, &o->limits);

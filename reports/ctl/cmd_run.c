@@ -5,10 +5,13 @@
  * Nothing of this runs in the program: it gets LD_PRELOAD and ARENA_*, and is waited for. One
  * thread.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +19,7 @@
 #include "launch.h"
 #include "preload.h"
 #include "program.h"
+#include "running.h"
 #include "term.h"
 #include "watch.h"
 
@@ -42,11 +46,11 @@ static const struct {
 struct run {
 	const struct args *args;
 	struct watch watch;
-	const char *metrics_path; /* NULL: not wanted */
-	uint64_t metrics_ns;	  /* when they were written last */
-	bool metrics_failed;	  /* said once */
-	char report[PATH_MAX];	  /* absolute; "": none */
-	char name[64];		  /* of the run */
+	char metrics_path[PATH_MAX]; /* without links; "": not wanted */
+	uint64_t metrics_ns;	     /* when they were written last */
+	bool metrics_failed;	     /* said once */
+	char report[PATH_MAX];	     /* absolute; "": none */
+	char name[64];		     /* of the run */
 	struct launch_variable environment[PASSED_ON + 2];
 	size_t variables;
 };
@@ -61,6 +65,40 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Nothing, or a file: a device, a pipe or a folder would be gone. */
+static bool is_replaceable(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0)
+		return errno == ENOENT || errno == ENOTDIR;
+	if (!S_ISREG(st.st_mode))
+		errno = EINVAL;
+	return S_ISREG(st.st_mode);
+}
+
+/* A link stays, and what it points to is replaced. */
+static int set_metrics(struct run *r)
+{
+	const char *given = args_text(r->args, ARG_PROMETHEUS, NULL);
+	struct stat st;
+
+	if (!given)
+		return 0;
+	if (!*given)
+		return args_refuse(r->args, "--prometheus=: name a file");
+	snprintf(r->metrics_path, sizeof(r->metrics_path), "%s", given);
+	if (lstat(given, &st) == 0 && !realpath(given, r->metrics_path))
+		return args_refuse(r->args, "--prometheus=%s: a link to nothing: name a file",
+				   given);
+	if (!is_replaceable(r->metrics_path) && errno == EINVAL)
+		return args_refuse(r->args,
+				   "--prometheus=%s: not a file, and it would be replaced by one: "
+				   "name a file",
+				   given);
+	return 0;
+}
+
 /* Beside the file, then renamed: who reads it sees the old one or the new one, whole. */
 static bool replace_metrics(const struct run *r, bool is_final)
 {
@@ -68,9 +106,12 @@ static bool replace_metrics(const struct run *r, bool is_final)
 	FILE *to;
 	bool ok;
 
-	if (asprintf(&path, "%s.%d.tmp", r->metrics_path, (int)getpid()) < 0)
+	/* Somebody may have put something else there since. */
+	if (!is_replaceable(r->metrics_path) ||
+	    asprintf(&path, "%s.%d.tmp", r->metrics_path, (int)getpid()) < 0)
 		return false;
-	to = fopen(path, "we");
+	unlink(path);
+	to = fopen(path, "wxe");
 	ok = to != NULL;
 	if (to) {
 		prometheus_print(&r->watch.metrics, is_final, to);
@@ -85,7 +126,7 @@ static bool replace_metrics(const struct run *r, bool is_final)
 
 static void write_metrics(struct run *r, bool is_final)
 {
-	if (!r->metrics_path || replace_metrics(r, is_final) || r->metrics_failed)
+	if (!*r->metrics_path || replace_metrics(r, is_final) || r->metrics_failed)
 		return;
 	r->metrics_failed = true;
 	fprintf(stderr,
@@ -150,7 +191,8 @@ static int set_environment(struct run *r, const struct preload *p)
 	uint64_t ignored;
 	int status = set_report(r);
 
-	if (status || (status = args_number(r->args, ARG_GRAPH_MIB, 1, 65536, &ignored)))
+	if (status || (status = set_metrics(r)) ||
+	    (status = args_number(r->args, ARG_GRAPH_MIB, 1, 65536, &ignored)))
 		return status;
 	snprintf(r->name, sizeof(r->name), "%" PRIx64 "-%d", now_ns(), (int)getpid());
 	set_variable(r, "LD_PRELOAD", p->list);
@@ -208,6 +250,59 @@ static const struct process *decisive(const struct metrics *m, enum verdict v)
 	return &m->v[0];
 }
 
+/* Why a report may not be where it was wanted; the place is looked at as it is now. */
+static bool say_bad_place(const char *report)
+{
+	char folder[PATH_MAX];
+	size_t chars = (size_t)(strrchr(report, '/') - report);
+	struct stat st;
+
+	snprintf(folder, sizeof(folder), "%.*s/.", (int)chars, report);
+	if (!strchr(folder, '%') && access(folder, W_OK | X_OK) != 0) {
+		fprintf(stderr,
+			"arenactl run: no verdict: no report could be written at %s: %m: name "
+			"another place by --report\n",
+			report);
+		return true;
+	}
+	if (stat(report, &st) != 0 || S_ISREG(st.st_mode))
+		return false;
+	fprintf(stderr,
+		"arenactl run: no verdict: no report could be read at %s: not a file: name one by "
+		"--report\n",
+		report);
+	return true;
+}
+
+static void say_no_verdict(const struct run *r)
+{
+	const char *gate = args_text(r->args, ARG_GATE, getenv("ARENA_GATE"));
+
+	if (!*r->report)
+		fputs("arenactl run: no verdict: no report was wanted\n", stderr);
+	else if (gate && strcasecmp(gate, "off") == 0)
+		fputs("arenactl run: no verdict: ARENA_GATE is off: nothing was recorded\n",
+		      stderr);
+	else if (!say_bad_place(r->report))
+		fputs("arenactl run: no verdict: no process used CUDA under the library, or its "
+		      "report is gone; 'arenactl doctor -- PROGRAM' says why\n",
+		      stderr);
+}
+
+/* @return how many there are: what they will do, nobody has seen. */
+static size_t say_running(const struct run *r)
+{
+	pid_t first = 0;
+	size_t count = running_left(args_text(r->args, ARG_RUN, r->name), &first);
+
+	if (count)
+		fprintf(stderr,
+			"arenactl run: warn: %zu process%s that the program started still run%s "
+			"(pid %d): what is found there is not in the verdict\n",
+			count, count == 1 ? "" : "es", count == 1 ? "s" : "", (int)first);
+	return count;
+}
+
 static void say_verdict(const struct run *r)
 {
 	const struct metrics *m = &r->watch.metrics;
@@ -216,11 +311,10 @@ static void say_verdict(const struct run *r)
 
 	if (args_given(r->args, ARG_QUIET))
 		return;
+	if (say_running(r) && v == VERDICT_PASS)
+		v = VERDICT_UNPROVEN;
 	if (m->count == 0) {
-		fprintf(stderr,
-			*r->report ? "arenactl run: no verdict: no process used CUDA under the "
-				     "library; 'arenactl doctor -- PROGRAM' says why\n"
-				   : "arenactl run: no verdict: no report was wanted\n");
+		say_no_verdict(r);
 		return;
 	}
 	for (size_t i = 0; i < m->count; i++)
@@ -243,7 +337,7 @@ static int run_it(struct run *r)
 	struct launch l = { .argv = r->args->operands, .environment = r->environment, .to = r };
 	int error, status;
 
-	if (r->metrics_path) {
+	if (*r->metrics_path) {
 		l.tick = tick;
 		l.tick_ms = METRICS_MS;
 		write_metrics(r, false);
@@ -262,7 +356,7 @@ static int run_it(struct run *r)
 
 static int run(struct args *a)
 {
-	struct run r = { .args = a, .metrics_path = args_text(a, ARG_PROMETHEUS, NULL) };
+	struct run r = { .args = a };
 	struct preload p;
 	int status;
 

@@ -50,6 +50,8 @@ static const struct rule ref_rules_v[] = {
 	MUST("confidence", text, confidence),
 	MUST("reason", text, reason),
 	MUST("value", hex, value),
+	MAY("table", hex, table),
+	MAY("table_offset", uint, table_offset),
 	SUB("old", pointer, range_rules, old),
 	SUB("now", pointer, range_rules, now),
 	MAY("arena", text, arena),

@@ -18,8 +18,9 @@
 #include "term.h"
 
 const char *const diff_set_names[] = {
-	[DIFF_FINDINGS] = "finding", [DIFF_SLOTS] = "slot",	   [DIFF_RANGES] = "range",
-	[DIFF_RELOADS] = "reload",   [DIFF_COVERAGE] = "coverage", [DIFF_GRAPHS] = "graphs",
+	[DIFF_FINDINGS] = "finding",  [DIFF_SLOTS] = "slot",	  [DIFF_RANGES] = "range",
+	[DIFF_RELOADS] = "reload",    [DIFF_VERIFIES] = "verify", [DIFF_PROCESSES] = "process",
+	[DIFF_COVERAGE] = "coverage", [DIFF_GRAPHS] = "graphs",
 };
 
 const char *const diff_how_names[] = {
@@ -35,6 +36,9 @@ struct gathering {
 	struct diff_side *side;
 	const struct report *report;
 	size_t process;
+	/* The last kernel and place in words: most refs have those of the one before. */
+	const char *kernel, *holder, *place;
+	uint64_t stack;
 };
 
 static void add(struct gathering *g, struct diff_item item)
@@ -69,14 +73,29 @@ static void add_slot(struct gathering *g, const char *layer, const char *slot,
 	add(g, item);
 }
 
-static const char *holder_of(struct pool *p, const struct report_ref *r)
+static const char *holder_of(struct gathering *g, const struct report_ref *r)
 {
-	return r->kernel ? place_kernel(p, r->kernel) : r->node_kind;
+	if (!r->kernel)
+		return r->node_kind;
+	if (g->kernel != r->kernel)
+		g->holder = place_kernel(g->pool, r->kernel);
+	g->kernel = r->kernel;
+	return g->holder;
+}
+
+static const char *place_of(struct gathering *g, const struct report_range *range)
+{
+	if (!range)
+		return "";
+	if (!g->place || g->stack != range->stack_open)
+		g->place = place_stable(g->pool, g->report, range->stack_open);
+	g->stack = range->stack_open;
+	return g->place;
 }
 
 static void add_range(struct gathering *g, const struct report_ref *ref)
 {
-	const char *place = ref->old ? place_stable(g->pool, g->report, ref->old->stack_open) : "";
+	const char *place = place_of(g, ref->old);
 	const char *slot =
 		ref->slot ? pool_print(g->pool, " in %s / %s", ref->arena, ref->slot) : "";
 	char bytes[UNIT_SIZE];
@@ -88,7 +107,7 @@ static void add_range(struct gathering *g, const struct report_ref *ref)
 	/* Kernels may differ in their parameters only, which are in the mangled name. */
 	item.identity =
 		pool_print(g->pool, "%s %s", ref->kernel ? ref->kernel : ref->node_kind, where);
-	item.what = pool_print(g->pool, "%s %s", holder_of(g->pool, ref), where);
+	item.what = pool_print(g->pool, "%s %s", holder_of(g, ref), where);
 	item.state = pool_print(g->pool, "%s %s, %s, %s",
 				ref->old ? unit_bytes(bytes, ref->old->size) : "0 B",
 				ref->old ? ref->old->kind : "memory", ref->confidence, ref->reason);
@@ -110,7 +129,7 @@ static const char *subject(struct gathering *g, const struct report_finding *f)
 		return "";
 	if (r->slot)
 		return pool_print(g->pool, "%s / %s", r->arena, r->slot);
-	return pool_print(g->pool, "%s param %" PRIu64, holder_of(g->pool, r), r->param);
+	return pool_print(g->pool, "%s param %" PRIu64, holder_of(g, r), r->param);
 }
 
 static void add_finding(struct gathering *g, const struct report_finding *f)
@@ -133,10 +152,21 @@ static void add_finding(struct gathering *g, const struct report_finding *f)
 	}
 	for (size_t i = 0; i < f->refs_count; i++)
 		add_range(g, &f->refs[i]);
-	g->side->partial |= f->refs_count < f->refs_total;
 }
 
-/* ---- reloads, coverage, graphs ---- */
+/* ---- reloads, verifies, processes ---- */
+
+static uint64_t rank_of(const struct report *r)
+{
+	return r->start ? r->start->rank : 0;
+}
+
+static enum severity severity_of(enum verdict v)
+{
+	return v == VERDICT_FAIL   ? SEVERITY_ERROR
+	       : v == VERDICT_PASS ? SEVERITY_INFO
+				   : SEVERITY_WARN;
+}
 
 static void add_reload(struct gathering *g, const struct report_reload *r, uint64_t number)
 {
@@ -147,19 +177,46 @@ static void add_reload(struct gathering *g, const struct report_reload *r, uint6
 		if (r->layers.v[i].number)
 			layers = pool_print(g->pool, "%s, %" PRIu64 " %s", layers,
 					    r->layers.v[i].number, r->layers.v[i].key);
-	item.severity = r->verdict == VERDICT_FAIL   ? SEVERITY_ERROR
-			: r->verdict == VERDICT_PASS ? SEVERITY_INFO
-						     : SEVERITY_WARN;
+	item.severity = r->unsafe ? SEVERITY_ERROR : severity_of(r->verdict);
 	/* The zeros keep the order of numbers. */
-	item.identity = pool_print(g->pool, "%06" PRIu64 " %06" PRIu64,
-				   g->report->start ? g->report->start->rank : 0, number);
-	item.what = pool_print(g->pool, "rank %" PRIu64 " reload %" PRIu64,
-			       g->report->start ? g->report->start->rank : 0, number);
+	item.identity = pool_print(g->pool, "%06" PRIu64 " %06" PRIu64, rank_of(g->report), number);
+	item.what =
+		pool_print(g->pool, "rank %" PRIu64 " reload %" PRIu64, rank_of(g->report), number);
 	item.state = pool_print(g->pool, "%s%s, %s%s%s", verdict_names[r->verdict],
 				r->aborted ? " (aborted)" : "", scope_text(g->pool, &r->scope),
 				layers, r->unsafe ? ", unsafe" : "");
 	add(g, item);
 }
+
+/* How often it was asked is a matter of time: those of a rank become one. */
+static void add_verify(struct gathering *g, const struct report_reload *v)
+{
+	struct diff_item item = { .set = DIFF_VERIFIES, .severity = severity_of(v->verdict) };
+
+	item.identity = item.what = pool_print(g->pool, "rank %" PRIu64, rank_of(g->report));
+	item.state = verdict_names[v->verdict];
+	add(g, item);
+}
+
+/* How it ended. Why it failed is in its findings, which have words that differ from run to run. */
+static void add_process(struct gathering *g)
+{
+	const struct report *r = g->report;
+	const struct report_exit *e = r->exit;
+	enum verdict verdict = report_verdict(r);
+	bool unsafe = e && e->unsafe;
+	struct diff_item item = { .set = DIFF_PROCESSES };
+
+	item.severity = unsafe ? SEVERITY_ERROR : severity_of(verdict);
+	item.identity = item.what = pool_print(g->pool, "rank %" PRIu64, rank_of(r));
+	item.state =
+		pool_print(g->pool, "%s%s%s%s%s", verdict_names[verdict], e ? "" : ", no exit line",
+			   unsafe ? ", unsafe" : "", e && e->lines_lost ? ", lines lost" : "",
+			   e && e->findings_left_out ? ", findings left out" : "");
+	add(g, item);
+}
+
+/* ---- coverage, graphs ---- */
 
 static void add_coverage(struct gathering *g, const struct report_exit *e)
 {
@@ -197,8 +254,8 @@ static void add_graphs(struct gathering *g, const struct report_exit *e)
 
 		if (!is_captured(p->key) || !p->number)
 			continue;
-		item.identity = pool_print(g->pool, "rank %" PRIu64 " %s",
-					   g->report->start ? g->report->start->rank : 0, p->key);
+		item.identity =
+			pool_print(g->pool, "rank %" PRIu64 " %s", rank_of(g->report), p->key);
 		item.what = item.identity;
 		item.state = pool_print(g->pool, "%" PRIu64, p->number);
 		add(g, item);
@@ -248,7 +305,7 @@ static void fold(struct diff_side *side, struct pool *pool)
 			last = v[next].state;
 		}
 		if ((item.set == DIFF_FINDINGS && side->processes > 1) ||
-		    (item.set == DIFF_GRAPHS && processes > 1))
+		    ((item.set == DIFF_GRAPHS || item.set == DIFF_PROCESSES) && processes > 1))
 			item.state = pool_print(pool, "%s, in %zu process%s", item.state, processes,
 						processes == 1 ? "" : "es");
 		item.process = processes;
@@ -273,27 +330,39 @@ static uint64_t reloads_before(const struct report_set *set, size_t index)
 	return count;
 }
 
+static void collect_process(struct gathering *g, uint64_t number)
+{
+	const struct report *r = g->report;
+
+	for (size_t i = 0; i < r->findings.count; i++)
+		add_finding(g, r->findings.v[i]);
+	for (size_t i = 0; i < r->reloads.count; i++)
+		if (r->reloads.v[i]->id)
+			add_reload(g, r->reloads.v[i], ++number);
+		else
+			add_verify(g, r->reloads.v[i]);
+	add_process(g);
+	g->side->partial |= r->refs_listed < r->refs_total;
+	g->side->without_exit += !r->exit;
+	g->side->lossy += r->not_kept[LINE_FINDING] ||
+			  (r->exit && (r->exit->findings_left_out || r->exit->lines_lost));
+	if (!r->exit)
+		return;
+	add_coverage(g, r->exit);
+	add_graphs(g, r->exit);
+}
+
 static void collect(struct diff *d, struct diff_side *side, const struct report_set *set)
 {
 	side->processes = set->reports.count;
 	for (size_t i = 0; i < set->reports.count; i++) {
-		const struct report *r = set->reports.v[i];
-		struct gathering g = { &d->pool, side, r, i };
-		uint64_t number = reloads_before(set, i);
+		struct gathering g = {
+			.pool = &d->pool, .side = side, .report = set->reports.v[i], .process = i
+		};
 
-		for (size_t k = 0; k < r->findings.count; k++)
-			add_finding(&g, r->findings.v[k]);
-		for (size_t k = 0; k < r->reloads.count; k++)
-			if (r->reloads.v[k]->id)
-				add_reload(&g, r->reloads.v[k], ++number);
-		side->partial |= r->not_kept[LINE_FINDING] != 0;
-		side->without_exit += !r->exit;
-		if (!r->exit)
-			continue;
-		side->partial |= r->exit->findings_left_out || r->exit->lines_lost;
-		add_coverage(&g, r->exit);
-		add_graphs(&g, r->exit);
+		collect_process(&g, reloads_before(set, i));
 	}
+	side->partial |= side->lossy != 0;
 	fold(side, &d->pool);
 }
 

@@ -13,8 +13,10 @@ enum diff_set {
 	DIFF_SLOTS,  /* slots that findings name, with their specs */
 	DIFF_RANGES, /* captured words that findings list: holder and place of allocation */
 	DIFF_RELOADS,
-	DIFF_COVERAGE, /* what was not seen */
-	DIFF_GRAPHS,   /* how much was captured */
+	DIFF_VERIFIES,
+	DIFF_PROCESSES, /* how they ended */
+	DIFF_COVERAGE,	/* what was not seen */
+	DIFF_GRAPHS,	/* how much was captured */
 	DIFF_SET_COUNT
 };
 extern const char *const diff_set_names[DIFF_SET_COUNT];
@@ -35,6 +37,7 @@ struct diff_item {
 struct diff_side {
 	LIST_OF(struct diff_item) items; /* sorted by set and identity, each once */
 	size_t processes, without_exit;
+	size_t lossy; /* processes that lost lines or findings */
 	bool partial; /* refs or findings were not kept, or not listed */
 };
 

@@ -34,11 +34,16 @@ struct doctor {
 void doctor_say(struct doctor *d, enum check_state state, const char *subject, const char *format,
 		...) __attribute__((format(printf, 4, 5)));
 
+/* Starting a driver on a large machine takes seconds, and so does a python3 on a slow disk. */
+#define PROBE_SECONDS  60
+#define PYTHON_SECONDS 15
+
 /*
- * @brief Run @probe in a child, which may crash or stall, and take what it prints.
+ * @brief Run @probe in a child, which may crash or stall, and take what it prints. After @seconds
+ * it is ended, with all that it started.
  * @return false: it did not end well.
  */
-bool doctor_probe(void (*probe)(FILE *to), char *text, size_t text_bytes);
+bool doctor_probe(void (*probe)(FILE *to), unsigned seconds, char *text, size_t text_bytes);
 
 /* @brief Other preloads, driver, CUPTI, libunwind, PyTorch. */
 void doctor_system(struct doctor *d);

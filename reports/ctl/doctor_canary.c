@@ -149,7 +149,7 @@ void doctor_canary(struct doctor *d)
 
 	snprintf(canary_report, sizeof(canary_report), "%s/canary.jsonl", d->folder);
 	canary_preload = d->preload.list;
-	if (!doctor_probe(start_canary, text, sizeof(text))) {
+	if (!doctor_probe(start_canary, PROBE_SECONDS, text, sizeof(text))) {
 		doctor_say(d, CHECK_BAD, "canary", "a program of ours dies under the library");
 		return;
 	}

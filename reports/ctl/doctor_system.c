@@ -7,20 +7,75 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-/* Starting a driver on a large machine takes seconds. */
-#define PROBE_SECONDS 60
+static _Noreturn void probe_main(void (*probe)(FILE *to), int fd)
+{
+	FILE *to = fdopen(fd, "w");
 
-bool doctor_probe(void (*probe)(FILE *to), char *text, size_t text_bytes)
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (to)
+		probe(to);
+	_exit(to && fclose(to) == 0 ? 0 : 1);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Until the end, or the time is over: a process that the child started may hold the pipe open. */
+static void read_until(int64_t end_ms, int fd, char *text, size_t text_bytes)
 {
 	size_t used = 0;
-	int ends[2], status = 0;
-	ssize_t n;
+	ssize_t n = 1;
+
+	while (n != 0 && used + 1 < text_bytes) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		int64_t left = end_ms - now_ms();
+		int ready = left > 0 ? poll(&p, 1, (int)left) : 0;
+
+		if (ready == 0)
+			break;
+		n = ready > 0 ? read(fd, text + used, text_bytes - 1 - used) : -1;
+		if (n < 0 && errno != EINTR)
+			break;
+		used += n > 0 ? (size_t)n : 0;
+	}
+	text[used] = '\0';
+}
+
+/* What still runs of it then is ended: all of its group, before its number is another's. */
+static int end_probe(int64_t end_ms, pid_t child)
+{
+	siginfo_t info = { 0 };
+	int status = -1;
+
+	while (waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
+	       info.si_pid == 0 && now_ms() < end_ms)
+		poll(NULL, 0, 1);
+	kill(-child, SIGKILL);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
+bool doctor_probe(void (*probe)(FILE *to), unsigned seconds, char *text, size_t text_bytes)
+{
+	int64_t end_ms = now_ms() + seconds * 1000LL;
+	int ends[2], status = -1;
 	pid_t child;
 
 	*text = '\0';
@@ -29,24 +84,69 @@ bool doctor_probe(void (*probe)(FILE *to), char *text, size_t text_bytes)
 	fflush(stdout);
 	child = fork();
 	if (child == 0) {
-		FILE *to = fdopen(ends[1], "w");
-
 		close(ends[0]);
-		alarm(PROBE_SECONDS);
-		if (to)
-			probe(to);
-		_exit(to && fclose(to) == 0 ? 0 : 1);
+		probe_main(probe, ends[1]);
 	}
 	close(ends[1]);
-	while (used + 1 < text_bytes && (n = read(ends[0], text + used, text_bytes - 1 - used)) > 0)
-		used += (size_t)n;
-	text[used] = '\0';
+	if (child > 0) {
+		/* Here too, as the child may not have come to it. */
+		setpgid(child, child);
+		read_until(end_ms, ends[0], text, text_bytes);
+		status = end_probe(end_ms, child);
+	}
 	close(ends[0]);
-	if (child < 0)
-		return false;
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
 	return status == 0;
+}
+
+/* ---- the environment that programs get from here ---- */
+
+static const struct {
+	const char *name, *words; /* words NULL: any text */
+} variables[] = {
+#define OPTION_ENUM(name, def, words, doc) { "ARENA_" #name, words },
+#define OPTION_UINT(name, def, unit, min, max, doc)
+#define OPTION_TEXT(name, def, doc)
+#include "shim/options.def"
+#undef OPTION_ENUM
+#undef OPTION_UINT
+#undef OPTION_TEXT
+};
+
+/* As the library reads it: case does not matter. */
+static bool is_one_of(const char *value, const char *words)
+{
+	size_t chars = strlen(value);
+
+	for (; *words; words += *words == '|') {
+		size_t word_chars = strcspn(words, "|");
+
+		if (chars == word_chars && strncasecmp(value, words, chars) == 0)
+			return true;
+		words += word_chars;
+	}
+	return false;
+}
+
+/* The canary has values of its own: these are what the user's programs get. */
+static void check_settings(struct doctor *d)
+{
+	const char *gate = getenv("ARENA_GATE"), *report = getenv("ARENA_REPORT");
+
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+		const char *value = getenv(variables[i].name);
+
+		if (value && *value && !is_one_of(value, variables[i].words))
+			doctor_say(d, CHECK_NOTE, "settings",
+				   "%s=%s is not one of %s: the library takes its default",
+				   variables[i].name, value, variables[i].words);
+	}
+	if (gate && strcasecmp(gate, "off") == 0)
+		doctor_say(
+			d, CHECK_BAD, "settings",
+			"ARENA_GATE is off: nothing is recorded in what is started here; unset it");
+	if (report && !*report)
+		doctor_say(d, CHECK_BAD, "settings",
+			   "ARENA_REPORT is empty: no report is written, and there is no verdict");
 }
 
 /* ---- other preloads ---- */
@@ -124,7 +224,7 @@ static bool read_version(void (*probe)(FILE *to), char name[64], int *number)
 {
 	char text[128];
 
-	return doctor_probe(probe, text, sizeof(text)) &&
+	return doctor_probe(probe, PROBE_SECONDS, text, sizeof(text)) &&
 	       sscanf(text, "%63s %d", name, number) == 2;
 }
 
@@ -178,7 +278,7 @@ static void check_unwinder(struct doctor *d)
 {
 	char text[16];
 
-	if (doctor_probe(probe_unwinder, text, sizeof(text)) && *text)
+	if (doctor_probe(probe_unwinder, PROBE_SECONDS, text, sizeof(text)) && *text)
 		doctor_say(d, CHECK_OK, "stacks", "libunwind.so.8");
 	else
 		doctor_say(
@@ -203,7 +303,7 @@ static void check_torch(struct doctor *d)
 {
 	char text[256], torch[64], python[64];
 
-	if (doctor_probe(probe_torch, text, sizeof(text)) &&
+	if (doctor_probe(probe_torch, PYTHON_SECONDS, text, sizeof(text)) &&
 	    sscanf(text, "%63s %63s", torch, python) == 2)
 		doctor_say(d, CHECK_OK, "pytorch", "%s, of the python3 (%s) in PATH", torch,
 			   python);
@@ -213,6 +313,7 @@ static void check_torch(struct doctor *d)
 
 void doctor_system(struct doctor *d)
 {
+	check_settings(d);
 	check_preloads(d);
 	check_cuda(d);
 	check_recorder(d);

@@ -13,6 +13,7 @@ struct gather {
 	char **v;
 	size_t count, room;
 	size_t folders_empty; /* folders without a report */
+	bool quiet;	      /* do not name what was passed by */
 	struct pool pool;
 };
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model.h"
 #include "read.h"
@@ -14,66 +15,130 @@
 const char *const severity_names[SEVERITY_COUNT] = { "info", "warn", "error" };
 const char *const verdict_names[] = { "none", "pass", "fail", "unproven" };
 
-/* A process without an exit line: what it wrote may be a failure, but is never a pass. */
-static enum verdict verdict_unfinished(const struct report *r)
+/* What makes a verdict unproven, as the shim has it. */
+static const struct {
+	const char *key, *text;
+	bool decisive;
+} gaps[] = {
+#define COVERAGE(id, key, decisive, text) { key, text, decisive },
+#include "shim/coverage.def"
+#undef COVERAGE
+};
+
+static const char *first_gap(const struct report_exit *e)
 {
-	for (size_t i = 0; i < r->findings.count; i++)
-		if (r->findings.v[i]->origin == ORIGIN_LAUNCH &&
-		    r->findings.v[i]->severity == SEVERITY_ERROR)
-			return VERDICT_FAIL;
+	if (e->unproven.count)
+		return e->unproven.v[0];
+	for (size_t i = 0; i < e->coverage.count; i++)
+		for (size_t k = 0; k < sizeof(gaps) / sizeof(gaps[0]); k++)
+			if (gaps[k].decisive && e->coverage.v[i].number &&
+			    !strcmp(gaps[k].key, e->coverage.v[i].key))
+				return gaps[k].text;
+	return NULL;
+}
+
+/* Why an exit line proves nothing, in its own words; NULL: it is whole. */
+static const char *exit_doubt(const struct report_exit *e)
+{
+	const char *gap = first_gap(e);
+
+	if (gap)
+		return gap;
+	if (e->reload_open)
+		return "a reload is open";
+	if (e->reload_last == VERDICT_UNPROVEN)
+		return "the last reload is unproven";
+	if (e->lines_lost)
+		return "lines of its report could not be written";
+	return e->findings_left_out ? "it had more findings than a report holds" : NULL;
+}
+
+enum verdict exit_verdict(const struct report_exit *e)
+{
+	if (e->unsafe || e->reload_last == VERDICT_FAIL || e->verdict == VERDICT_FAIL)
+		return VERDICT_FAIL;
+	return exit_doubt(e) ? VERDICT_UNPROVEN : e->verdict;
+}
+
+const struct report_reload *report_last_reload(const struct report *r)
+{
 	for (size_t i = r->reloads.count; i-- > 0;)
 		if (r->reloads.v[i]->id)
-			return r->reloads.v[i]->verdict == VERDICT_FAIL || r->reloads.v[i]->unsafe
-				       ? VERDICT_FAIL
-				       : VERDICT_UNPROVEN;
-	return VERDICT_UNPROVEN;
+			return r->reloads.v[i];
+	return NULL;
 }
 
-static bool lost_something(const struct report *r)
+const char *report_unsafe(const struct report *r)
 {
-	return r->exit->lines_lost || r->exit->findings_left_out || r->not_kept[LINE_FINDING];
+	const struct report_reload *last = report_last_reload(r);
+
+	if ((r->exit && r->exit->unsafe) || (last && last->unsafe))
+		return "a reload failed and the weights may be a mixture: the process is unsafe";
+	return last && last->aborted ? "the last reload was aborted" : NULL;
 }
 
+/* Findings that an exit line counts and no line tells. */
+static bool counts_more(const struct report *r)
+{
+	for (unsigned s = 0; s < SEVERITY_COUNT; s++)
+		if (r->exit->findings[s] > r->seen[s])
+			return true;
+	return false;
+}
+
+const char *report_doubt(const struct report *r)
+{
+	const struct report_reload *last = report_last_reload(r);
+	const char *doubt;
+
+	if (!r->exit)
+		return "no exit line: the process was killed, runs still, or ended by _exit()";
+	doubt = exit_doubt(r->exit);
+	if (doubt)
+		return doubt;
+	if (r->lines[LINE_EXIT] > 1)
+		return "it has more than one exit line: lines of two processes, or written anew";
+	if (r->not_kept[LINE_FINDING])
+		return "it has more findings than arenactl keeps";
+	if (counts_more(r))
+		return "its exit line counts more findings than there are lines of";
+	if (last && last->verdict == VERDICT_UNPROVEN)
+		return "the last reload is unproven";
+	return r->exit->verdict == VERDICT_UNPROVEN ? "its exit line says so" : NULL;
+}
+
+/* An exit line may say pass: what failed before it counts all the same. */
 enum verdict report_verdict(const struct report *r)
 {
-	if (!r->exit)
-		return verdict_unfinished(r);
-	return r->exit->verdict == VERDICT_PASS && lost_something(r) ? VERDICT_UNPROVEN
-								     : r->exit->verdict;
+	const struct report_reload *last = report_last_reload(r);
+
+	if ((r->exit && exit_verdict(r->exit) == VERDICT_FAIL) || r->launch_errors ||
+	    report_unsafe(r) || (last && last->verdict == VERDICT_FAIL))
+		return VERDICT_FAIL;
+	return report_doubt(r) ? VERDICT_UNPROVEN : VERDICT_PASS;
 }
 
 static const char *why_failed(const struct report *r)
 {
+	const struct report_reload *last = report_last_reload(r);
 	const struct report_finding *worst = NULL;
 
+	if (report_unsafe(r))
+		return report_unsafe(r);
 	for (size_t i = 0; i < r->findings.count; i++)
 		if (!worst || r->findings.v[i]->severity > worst->severity)
 			worst = r->findings.v[i];
-	if (r->exit && r->exit->unsafe)
-		return "a reload failed and the weights may be a mixture: the process is unsafe";
 	if (worst && worst->severity == SEVERITY_ERROR)
 		return worst->title;
-	if (r->exit && r->exit->reload_last == VERDICT_FAIL)
+	if ((r->exit && r->exit->reload_last == VERDICT_FAIL) ||
+	    (last && last->verdict == VERDICT_FAIL))
 		return "the last reload failed";
 	return "its exit line says so";
 }
 
 const char *report_why(const struct report *r)
 {
-	enum verdict v = report_verdict(r);
-
-	if (v == VERDICT_PASS)
-		return NULL;
-	if (v == VERDICT_FAIL)
-		return why_failed(r);
-	if (!r->exit)
-		return "no exit line: the process was killed, runs still, or ended by _exit()";
-	if (r->exit->unproven.count)
-		return r->exit->unproven.v[0];
-	if (r->exit->lines_lost)
-		return "lines of its report could not be written";
-	return r->not_kept[LINE_FINDING] ? "it has more findings than arenactl keeps"
-					 : "it had more findings than a report holds";
+	return report_verdict(r) == VERDICT_FAIL ? why_failed(r) : report_doubt(r);
 }
 
 enum verdict set_verdict(const struct report_set *set)

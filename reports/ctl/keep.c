@@ -7,6 +7,7 @@
 #include "keep.h"
 
 #include "intern.h"
+#include "shape.h"
 
 #define COPY(set, from) pool_copy(&(set)->pool, from, sizeof(*(from)))
 
@@ -109,6 +110,8 @@ struct report_finding *keep_finding(struct report_set *set, const struct report_
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		keep_text(set, texts[i]);
+	if (set->limits.shapes)
+		f->refs_count = shape_unique(f->refs, f->refs_count);
 	if (f->refs_count > set->limits.refs)
 		f->refs_count = set->limits.refs;
 	f->refs = pool_copy(&set->pool, f->refs, f->refs_count * sizeof(*f->refs));

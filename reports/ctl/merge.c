@@ -108,7 +108,7 @@ static bool reload_is_open(const struct report *r)
 }
 
 /* A process that the wish leaves out is of another run. */
-static bool is_left_out(const struct report *r, const struct merge_wish *wish)
+bool merge_leaves_out(const struct report *r, const struct merge_wish *wish)
 {
 	const char *run = "";
 
@@ -126,7 +126,7 @@ static void add_process(struct merge *m, const struct report *r, const struct me
 	bool tried = reload || reload_is_open(r);
 	struct merge_rank *rank;
 
-	if (is_left_out(r, wish)) {
+	if (merge_leaves_out(r, wish)) {
 		m->left_out++;
 		return;
 	}
@@ -182,7 +182,7 @@ static const char *attempts_text(struct merge *m, const struct merge_rank *rank,
 	for (size_t i = 0; i < set->reports.count; i++) {
 		const struct report *r = set->reports.v[i];
 
-		if (!r->start || r->start->rank != rank->rank || is_left_out(r, wish) ||
+		if (!r->start || r->start->rank != rank->rank || merge_leaves_out(r, wish) ||
 		    (!judged_reload(r, wish->reload) && !reload_is_open(r)))
 			continue;
 		text = pool_print(&m->pool, "%s%s%s pid %ju, %s to %s", text, *text ? "; " : "",
@@ -209,14 +209,14 @@ static const char *failure_text(struct merge *m, const struct merge_rank *r)
 	return text;
 }
 
-static void judge_attempt(struct merge *m, struct merge_rank *r, const struct merge_wish *wish)
+static void judge_attempt(struct merge *m, struct merge_rank *r, const struct report_set *set,
+			  const struct merge_wish *wish)
 {
 	const struct report_reload *reload = r->reload;
 
 	if (!r->report)
 		REASON(m, r, "no report");
-	else if (reload_is_open(r->report) &&
-		 (!wish->reload || !reload || reload->id < wish->reload))
+	else if (reload_is_open(r->report))
 		REASON(m, r, "its reload is still open");
 	else if (!reload)
 		REASON(m, r, "it made no reload");
@@ -230,8 +230,10 @@ static void judge_attempt(struct merge *m, struct merge_rank *r, const struct me
 		       reload->aborted ? "was aborted" : verdict_names[reload->verdict],
 		       *why ? ": " : "", why);
 		r->only_unproven = reload->verdict == VERDICT_UNPROVEN && !reload->aborted;
-	} else if (reload->unsafe || (r->report->exit && r->report->exit->unsafe && !wish->reload))
+	} else if (reload->unsafe || (r->report->exit && r->report->exit->unsafe))
 		REASON(m, r, "the process is unsafe until a full reload passes");
+	else
+		merge_after(m, r, set, wish);
 }
 
 static void judge_rank(struct merge *m, struct merge_rank *r, const struct report_set *set,
@@ -246,7 +248,7 @@ static void judge_rank(struct merge *m, struct merge_rank *r, const struct repor
 		REASON(m, r, "%zu processes made reloads as this rank: %s", r->attempts,
 		       attempts_text(m, r, set, wish));
 	else
-		judge_attempt(m, r, wish);
+		judge_attempt(m, r, set, wish);
 }
 
 /* ---- ranks against each other ---- */

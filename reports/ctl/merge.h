@@ -21,8 +21,8 @@ struct merge_rank {
 	uint64_t rank;
 	bool known; /* false: a report that does not tell its rank */
 	bool expected, slow;
-	bool only_unproven;	     /* its reasons are no more than a reload that is unproven */
-	const struct report *report; /* what is judged; NULL: none */
+	bool only_unproven;		    /* its reasons are doubts only: nothing failed */
+	const struct report *report;	    /* what is judged; NULL: none */
 	const struct report_reload *reload; /* NULL: it made none */
 	size_t attempts;		    /* processes that made reloads, or one that made none */
 	uint64_t took_ns;
@@ -42,6 +42,12 @@ struct merge {
 
 void merge_judge(struct merge *m, const struct report_set *set, const struct merge_wish *wish);
 void merge_free(struct merge *m);
+
+/* @brief Is the process of another run, by run and since_ns? */
+bool merge_leaves_out(const struct report *r, const struct merge_wish *wish);
+/* @brief Reasons against a rank whose reload passed, from what came after it. */
+void merge_after(struct merge *m, struct merge_rank *r, const struct report_set *set,
+		 const struct merge_wish *wish);
 
 /* @brief A scope in words: "full", "layers a, b", "role draft". @return from @p. */
 const char *scope_text(struct pool *p, const struct report_scope *s);

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Most findings of a process that are known again. */
+#define SEEN_MAX 65536
+
 /* Out of memory ends the program, as in pool.h. */
 static void *grown(void *v, size_t count, size_t bytes)
 {
@@ -65,8 +68,73 @@ static struct process *begin(struct metrics *m, const struct report_start *s, co
 	return p;
 }
 
+/* The library counts what has the same key once: a launch's key, or slot and bindings. */
+static uint64_t occurrence(const struct report_finding *f)
+{
+	const struct report_binding *sides[] = { f->old, f->now };
+	uint64_t key = f->key ? f->key : f->id;
+
+	for (size_t i = 0; i < 2 && !f->key; i++) {
+		key = (key ^ (sides[i] ? sides[i]->base : 0)) * 0x100000001b3;
+		key = (key ^ (sides[i] ? sides[i]->generation : 0)) * 0x100000001b3;
+	}
+	return key ? key : 1;
+}
+
+static uint64_t *seen_slot(const struct process *p, uint64_t key)
+{
+	size_t at = (size_t)(key ^ key >> 32) & (p->seen_size - 1);
+
+	while (p->seen[at] && p->seen[at] != key)
+		at = (at + 1) & (p->seen_size - 1);
+	return &p->seen[at];
+}
+
+static void grow_seen(struct process *p)
+{
+	struct process larger = { .seen_size = p->seen_size ? 2 * p->seen_size : 64 };
+
+	larger.seen = calloc(larger.seen_size, sizeof(*larger.seen));
+	if (!larger.seen) {
+		fprintf(stderr, "arenactl: no memory\n");
+		exit(3);
+	}
+	for (size_t i = 0; i < p->seen_size; i++)
+		if (p->seen[i])
+			*seen_slot(&larger, p->seen[i]) = p->seen[i];
+	free(p->seen);
+	p->seen = larger.seen;
+	p->seen_size = larger.seen_size;
+}
+
+/* Beyond SEEN_MAX each is taken for new, as the library does with a full table. */
+static bool is_again(struct process *p, const struct report_finding *f)
+{
+	uint64_t key = occurrence(f), *slot;
+
+	if (2 * p->seen_count >= p->seen_size && p->seen_count < SEEN_MAX)
+		grow_seen(p);
+	slot = seen_slot(p, key);
+	if (*slot)
+		return true;
+	if (p->seen_count < SEEN_MAX) {
+		*slot = key;
+		p->seen_count++;
+	}
+	return false;
+}
+
+static void forget_seen(struct process *p)
+{
+	free(p->seen);
+	p->seen = NULL;
+	p->seen_count = p->seen_size = 0;
+}
+
 static void add_finding(struct process *p, const struct report_finding *f)
 {
+	if (is_again(p, f))
+		return;
 	p->findings[f->severity]++;
 	count_word(&p->kinds, f->kind, 1);
 }
@@ -87,8 +155,8 @@ static void add_reload(struct process *p, const struct report_reload *r)
 static void end(struct process *p, const struct report_exit *e)
 {
 	p->has_ended = true;
-	p->verdict = e->verdict;
-	p->is_unsafe = e->unsafe;
+	p->verdict = exit_verdict(e);
+	p->is_unsafe |= e->unsafe;
 	p->generation = e->generation;
 	p->lines_lost = e->lines_lost;
 	memcpy(p->findings, e->findings, sizeof(p->findings));
@@ -101,9 +169,20 @@ static void end(struct process *p, const struct report_exit *e)
 			count_word(&p->coverage, e->coverage.v[i].key, e->coverage.v[i].number);
 }
 
+/* Processes may share a file line by line: the pid tells whose a line is. */
+static struct process *process_of(struct metrics *m, size_t last, const struct line *line)
+{
+	if (!line->pid || (last && m->v[last - 1].pid == line->pid))
+		return last ? &m->v[last - 1] : NULL;
+	for (size_t i = m->count; i-- > 0;)
+		if (m->v[i].pid == line->pid && !strcmp(m->v[i].file, line->file))
+			return &m->v[i];
+	return NULL;
+}
+
 void metrics_line(struct metrics *m, size_t *process, const struct line *line)
 {
-	struct process *p = *process ? &m->v[*process - 1] : NULL;
+	struct process *p = process_of(m, *process, line);
 
 	if (line->type == LINE_START) {
 		begin(m, &line->start, line->file);
@@ -136,10 +215,13 @@ void metrics_set(struct metrics *m, const struct report_set *set)
 		/* Again, as the list of findings has those of reloads, too. */
 		memset(p->findings, 0, sizeof(p->findings));
 		counts_free(&p->kinds);
+		forget_seen(p);
 		for (size_t k = 0; k < r->findings.count; k++)
 			add_finding(p, r->findings.v[k]);
-		if (r->exit)
+		if (r->exit) {
 			end(p, r->exit);
+			p->verdict = report_verdict(r);
+		}
 	}
 }
 
@@ -183,6 +265,7 @@ void metrics_free(struct metrics *m)
 		free(m->v[i].host);
 		free(m->v[i].file);
 		free(m->v[i].exe);
+		free(m->v[i].seen);
 		counts_free(&m->v[i].kinds);
 		counts_free(&m->v[i].coverage);
 	}

@@ -31,6 +31,8 @@ struct process {
 	uint64_t reloads[VERDICT_UNPROVEN + 1];
 	uint64_t generation, lines_lost;
 	struct counts kinds, coverage; /* coverage: of the exit line */
+	uint64_t *seen;		       /* table of the findings that were counted; 0: free */
+	size_t seen_count, seen_size;
 };
 
 struct metrics {

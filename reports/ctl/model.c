@@ -8,6 +8,7 @@
  */
 #include "model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@
 struct filling {
 	struct report_set *set;
 	const char *path;
-	size_t first; /* report of this file */
+	size_t first;	    /* report of this file */
+	bool some_nameless; /* lines without a pid: whose they are is a guess */
 };
 
 static struct report *add_report(struct filling *f, const struct line *l)
@@ -44,6 +46,7 @@ static struct report *find_report(struct filling *f, const struct line *l)
 	size_t count = f->set->reports.count;
 	struct report *last = count > f->first ? f->set->reports.v[count - 1] : NULL;
 
+	f->some_nameless |= !l->pid;
 	if (l->type == LINE_START || !last)
 		return add_report(f, l);
 	if (!last->pid)
@@ -54,7 +57,7 @@ static struct report *find_report(struct filling *f, const struct line *l)
 		struct report *r = f->set->reports.v[i];
 
 		if (r->pid == l->pid) {
-			/* Lines without a pid went to the last one, and may be of this one. */
+			/* Lines without a pid go to the last one, and may be of this one. */
 			for (; i < count; i++)
 				f->set->reports.v[i]->interleaved = true;
 			return r;
@@ -63,11 +66,12 @@ static struct report *find_report(struct filling *f, const struct line *l)
 	return add_report(f, l);
 }
 
-static struct report_finding **find_id(const struct report *r, uint64_t id)
+/* With its severity: what was a warning may come again as an error. */
+static struct report_finding **find_id(const struct report *r, const struct report_finding *f)
 {
-	size_t at = (size_t)(id ^ id >> 32) & (r->ids_size - 1);
+	size_t at = (size_t)(f->id ^ f->id >> 32) & (r->ids_size - 1);
 
-	while (r->ids[at] && r->ids[at]->id != id)
+	while (r->ids[at] && (r->ids[at]->id != f->id || r->ids[at]->severity != f->severity))
 		at = (at + 1) & (r->ids_size - 1);
 	return &r->ids[at];
 }
@@ -84,7 +88,7 @@ static void make_room(struct report_set *set, struct report *r)
 	r->ids = pool_take(&set->pool, r->ids_size * sizeof(*r->ids));
 	for (size_t i = 0; i < old_size; i++)
 		if (old[i])
-			*find_id(r, old[i]->id) = old[i];
+			*find_id(r, old[i]) = old[i];
 }
 
 /*
@@ -98,8 +102,10 @@ static void add_finding(struct report_set *set, struct report *r, const struct r
 
 	r->refs_total += from->refs_total;
 	r->refs_listed += from->refs_count;
+	r->seen[from->severity]++;
+	r->launch_errors += from->severity == SEVERITY_ERROR && from->origin == ORIGIN_LAUNCH;
 	make_room(set, r);
-	first = find_id(r, from->id);
+	first = find_id(r, from);
 	if (*first && r->repeats >= set->limits.findings) {
 		(*first)->not_kept++;
 		return;
@@ -123,10 +129,13 @@ static void add_reload(struct report_set *set, struct report *r, const struct li
 {
 	struct report_reload *reload, brief = l->reload;
 
-	for (size_t i = 0; i < l->reload.findings_count; i++)
+	for (size_t i = 0; i < l->reload.findings_count; i++) {
 		add_finding(set, r, &l->reload.findings[i], l->number);
+		brief.errors += l->reload.findings[i].severity == SEVERITY_ERROR;
+	}
 	brief.line = l->number;
 	brief.findings = NULL;
+	brief.findings_count = 0;
 	if (r->reloads.count < RELOADS_KEPT) {
 		reload = keep_reload(set, &brief);
 		LIST_ADD(&set->pool, r->reloads, reload);
@@ -170,6 +179,17 @@ static void add_part(struct report_set *set, struct report *r, const struct line
 		LIST_ADD(&set->pool, r->crosses, keep_cross(set, &l->cross));
 }
 
+/* There is one; of several the worst is believed, and that there are several is a doubt. */
+static void add_exit(struct report_set *set, struct report *r, const struct report_exit *from)
+{
+	static const int rank[] = {
+		[VERDICT_PASS] = 0, [VERDICT_UNPROVEN] = 1, [VERDICT_FAIL] = 2
+	};
+
+	if (!r->exit || rank[exit_verdict(from)] > rank[exit_verdict(r->exit)])
+		r->exit = keep_exit(set, from);
+}
+
 static void add_line(struct report_set *set, struct report *r, const struct line *l)
 {
 	switch (l->type) {
@@ -189,7 +209,7 @@ static void add_line(struct report_set *set, struct report *r, const struct line
 		add_reload(set, r, l);
 		break;
 	case LINE_EXIT:
-		r->exit = keep_exit(set, &l->exit);
+		add_exit(set, r, &l->exit);
 		break;
 	default:
 		add_bulk(set, r, l);
@@ -244,6 +264,8 @@ static int by_id(const void *pa, const void *pb)
 
 	if (a->finding->id != b->finding->id)
 		return a->finding->id < b->finding->id ? -1 : 1;
+	if (a->finding->severity != b->finding->severity)
+		return a->finding->severity < b->finding->severity ? -1 : 1;
 	return a->place < b->place ? -1 : a->place > b->place;
 }
 
@@ -257,12 +279,14 @@ static void count_occurrences(struct report *r)
 		sorted[i] = (struct placed){ r->findings.v[i], i };
 	qsort(sorted, r->findings.count, sizeof(*sorted), by_id);
 	for (size_t i = 0, end; i < r->findings.count; i = end) {
-		uint64_t id = sorted[i].finding->id;
+		const struct report_finding *first = sorted[i].finding;
 
-		for (end = i; end < r->findings.count && sorted[end].finding->id == id; end++)
+		for (end = i; end < r->findings.count && sorted[end].finding->id == first->id &&
+			      sorted[end].finding->severity == first->severity;
+		     end++)
 			sorted[end].finding->again = end > i;
 		for (size_t k = i; k < end; k++)
-			sorted[k].finding->occurrences = end - i + sorted[i].finding->not_kept;
+			sorted[k].finding->occurrences = end - i + first->not_kept;
 	}
 	free(sorted);
 }
@@ -286,17 +310,33 @@ static void set_limits_from(struct report_set *set, const struct set_limits *l)
 		set->limits.findings = FINDINGS_KEPT;
 }
 
+static void keep_problem(void *to, const char *text)
+{
+	struct report_set *set = to;
+
+	LIST_ADD(&set->pool, set->problems, pool_text(&set->pool, text));
+	fprintf(stderr, "arenactl: %s\n", text);
+}
+
+static void set_read_file(struct report_set *set, const char *path)
+{
+	struct filling f = { set, pool_text(&set->pool, path), set->reports.count, false };
+
+	read_file(f.path, take_line, &f, set->read);
+	for (size_t i = f.first; i < set->reports.count && !f.some_nameless; i++)
+		set->reports.v[i]->interleaved = false;
+}
+
 int set_read(struct report_set *set, char *const *paths, size_t count, const struct set_limits *l)
 {
 	*set = (struct report_set){ 0 };
 	set_limits_from(set, l);
 	set->intern = intern_new(&set->pool);
 	set->read = pool_take(&set->pool, sizeof(*set->read));
-	for (size_t i = 0; i < count; i++) {
-		struct filling f = { set, pool_text(&set->pool, paths[i]), set->reports.count };
-
-		read_file(f.path, take_line, &f, set->read);
-	}
+	set->read->problem = keep_problem;
+	set->read->to = set;
+	for (size_t i = 0; i < count; i++)
+		set_read_file(set, paths[i]);
 	for (size_t i = 0; i < set->reports.count; i++)
 		finish_report(set->reports.v[i]);
 	return read_clean(set->read) ? 0 : STATUS_UNREADABLE;

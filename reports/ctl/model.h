@@ -71,6 +71,7 @@ struct report_ref {
 	const struct report_range *old, *now; /* NULL: none */
 	const char *arena, *slot;	      /* NULL: in no slot */
 	uint64_t slot_base, slot_now;
+	uint64_t table, table_offset; /* of a suspect: where its value was found */
 };
 
 /* Where a slot was or is. */
@@ -92,7 +93,7 @@ struct report_finding {
 	const char *kind, *title, *text;
 	uint64_t id;		/* the same for the same mistake in another run */
 	uint64_t time_ns, line; /* of the line it stands in */
-	/* How many of the process have this id; one with it came before. */
+	/* How many of the process have this id and severity; one with them came before. */
 	uint64_t occurrences;
 	bool again;
 	uint64_t not_kept; /* of the first one: later ones with its id that were not kept */
@@ -155,8 +156,9 @@ struct report_reload {
 	struct report_cache *caches;
 	size_t cache_count;
 	struct texts only_layers, only_model;
-	struct report_finding *findings;
+	struct report_finding *findings; /* of a line; what is kept is in the report */
 	size_t findings_count;
+	uint64_t errors; /* of a reload that is kept: its findings that are errors */
 };
 
 struct report_start {
@@ -235,8 +237,10 @@ struct report {
 	uint64_t lines[LINE_TYPE_COUNT];    /* how many there were of each type */
 	uint64_t refs_total, refs_listed;   /* of all its findings */
 	uint64_t not_kept[LINE_TYPE_COUNT]; /* beyond the limits of set_limits */
-	/* Ids that were seen: a table of the first finding of each, and how many later ones are
-	 * kept. */
+	uint64_t seen[SEVERITY_COUNT];	    /* findings that there were, also those not kept */
+	uint64_t launch_errors;		    /* of them, errors that are not of slots */
+	/* Ids that were seen: a table of the first finding of each and its severity, and how many
+	 * later ones are kept. */
 	struct report_finding **ids;
 	size_t ids_count, ids_size, repeats;
 	bool interleaved; /* lines of another process between its own: stacks may be the other's */
@@ -248,6 +252,7 @@ struct set_limits {
 	size_t findings; /* of a process: with different ids, and again with those (20,000) */
 	size_t events;	 /* of a process (none) */
 	size_t launches; /* of a process (none) */
+	bool shapes;	 /* of refs that differ in graph, node and address only, the first */
 };
 
 struct read_result;
@@ -256,6 +261,7 @@ struct intern;
 struct report_set {
 	LIST_OF(struct report *) reports; /* in order of the files */
 	struct read_result *read;	  /* what could not be read */
+	LIST_OF(const char *) problems;	  /* the same in words, as on stderr */
 	struct set_limits limits;
 	struct pool pool;
 	struct intern *intern; /* equal strings are kept once */
@@ -270,8 +276,16 @@ struct report_set {
 int set_read(struct report_set *set, char *const *paths, size_t count, const struct set_limits *l);
 void set_free(struct report_set *set);
 
-/* @brief pass, fail, unproven of one process: of its exit line, else of what it left. */
+/* @brief pass, fail, unproven of one process: the worst of its exit line and what it left. */
 enum verdict report_verdict(const struct report *r);
+/* @brief What an exit line amounts to: its verdict, unless something else in it is worse. */
+enum verdict exit_verdict(const struct report_exit *e);
+/* @brief Why it is unsafe, whatever its findings are; NULL: it is not. */
+const char *report_unsafe(const struct report *r);
+/* @brief Why it may have had more than can be seen, even if it failed; NULL: all is there. */
+const char *report_doubt(const struct report *r);
+/* @brief The last reload; NULL: there was none. */
+const struct report_reload *report_last_reload(const struct report *r);
 /* @brief Why it is not "pass"; NULL: it is. Constant or owned by the report. */
 const char *report_why(const struct report *r);
 /* @brief fail if one fails, else unproven if one is, or if something could not be read. */

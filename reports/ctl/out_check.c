@@ -14,6 +14,15 @@
 
 #define TEXT_MAX 1024
 
+/* What could not be read: of the reports, then of the baseline. @return NULL: no more. */
+static const char *problem_text(const struct check *c, size_t i)
+{
+	if (i < c->set->problems.count)
+		return c->set->problems.v[i];
+	i -= c->set->problems.count;
+	return i < c->baseline->problems.count ? c->baseline->problems.v[i] : NULL;
+}
+
 static const char *status_name(int status)
 {
 	return status == STATUS_PASS	     ? "pass"
@@ -27,13 +36,6 @@ static enum paint status_paint(int status)
 	return status == STATUS_PASS	   ? PAINT_GOOD
 	       : status == STATUS_FINDINGS ? PAINT_BAD
 					   : PAINT_WARN;
-}
-
-/* Does the process keep the check from passing? why says it. */
-static bool process_problem(const struct check *c, const struct report *r, bool *fails)
-{
-	*fails = check_process_fails(c, r);
-	return *fails || report_verdict(r) == VERDICT_UNPROVEN;
 }
 
 /*
@@ -65,14 +67,15 @@ static void text_processes(const struct check *c, FILE *to)
 {
 	for (size_t i = 0; i < c->set->reports.count; i++) {
 		const struct report *r = c->set->reports.v[i];
-		bool fails;
+		const char *why;
+		enum verdict v = check_process(c, r, &why);
 
-		if (!process_problem(c, r, &fails))
+		if (v == VERDICT_PASS)
 			continue;
-		fprintf(to, "%s: process %" PRIu64 " in ", fails ? "fail" : "unproven", r->pid);
+		fprintf(to, "%s: process %" PRIu64 " in ", verdict_names[v], r->pid);
 		term_text(to, r->file);
 		fprintf(to, ": ");
-		term_text(to, report_why(r));
+		term_text(to, why);
 		fputc('\n', to);
 	}
 }
@@ -144,15 +147,18 @@ static void json_processes(const struct check *c, FILE *to)
 {
 	for (size_t i = 0; i < c->set->reports.count; i++) {
 		const struct report *r = c->set->reports.v[i];
-		bool fails, problem = process_problem(c, r, &fails);
+		const char *why;
+		enum verdict v = check_process(c, r, &why);
 
+		/* Of what is accepted the reason is told, too. */
+		why = why ? why : report_why(r);
 		fputs(i ? ",\n{\"file\":" : "\n{\"file\":", to);
 		term_json(to, r->file);
 		fprintf(to,
 			",\"pid\":%" PRIu64 ",\"verdict\":\"%s\",\"accepted\":%s,\"why\":", r->pid,
-			verdict_names[report_verdict(r)], problem ? "false" : "true");
-		if (report_why(r))
-			term_json(to, report_why(r));
+			verdict_names[report_verdict(r)], v == VERDICT_PASS ? "true" : "false");
+		if (why)
+			term_json(to, why);
 		else
 			fputs("null", to);
 		fputc('}', to);
@@ -180,11 +186,18 @@ static void json_allow(const struct check *c, FILE *to)
 static void print_json(const struct check *c, FILE *to)
 {
 	const struct read_result *r = c->set->read;
+	const char *text;
 
 	fprintf(to,
 		"{\"schema\":1,\"status\":\"%s\",\"exit\":%d,\"fail_on\":\"%s\","
-		"\"problems\":%" PRIu64 ",\n\"processes\":[",
-		status_name(c->status), c->status, severity_names[c->fail_on], r->problems);
+		"\"problems\":%" PRIu64 ",\"unreadable\":[",
+		status_name(c->status), c->status, severity_names[c->fail_on],
+		r->problems + (c->baseline->read ? c->baseline->read->problems : 0));
+	for (size_t i = 0; (text = problem_text(c, i)); i++) {
+		fputs(i ? ",\n" : "\n", to);
+		term_json(to, text);
+	}
+	fputs("],\n\"processes\":[", to);
 	json_processes(c, to);
 	fputs("],\n\"findings\":[", to);
 	for (size_t i = 0; i < c->count; i++) {
@@ -255,18 +268,26 @@ static void github_finding(const struct judged *j, FILE *to)
 
 static void print_github(const struct check *c, FILE *to)
 {
+	const char *text;
+
+	for (size_t i = 0; (text = problem_text(c, i)); i++) {
+		fputs("::error title=unreadable::", to);
+		github_text(to, text, false);
+		fputc('\n', to);
+	}
 	for (size_t i = 0; i < c->count; i++)
 		if (c->v[i].fate == FATE_FAILS || c->v[i].fate == FATE_ALLOWED)
 			github_finding(&c->v[i], to);
 	for (size_t i = 0; i < c->set->reports.count; i++) {
 		const struct report *r = c->set->reports.v[i];
-		bool fails;
+		const char *why;
+		enum verdict v = check_process(c, r, &why);
 
-		if (!process_problem(c, r, &fails))
+		if (v == VERDICT_PASS)
 			continue;
-		fprintf(to, "::%s title=%s::process %" PRIu64 ": ", fails ? "error" : "warning",
-			fails ? "fail" : "unproven", r->pid);
-		github_text(to, report_why(r), false);
+		fprintf(to, "::%s title=%s::process %" PRIu64 ": ",
+			v == VERDICT_FAIL ? "error" : "warning", verdict_names[v], r->pid);
+		github_text(to, why, false);
 		fputc('\n', to);
 	}
 	for (size_t i = 0; i < c->allow.count; i++) {
@@ -349,14 +370,15 @@ static void junit_finding(const struct judged *j, FILE *to)
 
 static void junit_process(const struct check *c, const struct report *r, FILE *to)
 {
-	bool fails;
+	const char *why;
+	enum verdict v = check_process(c, r, &why);
 
 	fprintf(to, "    <testcase classname=\"process\" name=\"verdict of process %" PRIu64 "\">",
 		r->pid);
-	if (process_problem(c, r, &fails)) {
-		fprintf(to, "<%s type=\"%s\" message=\"", fails ? "failure" : "error",
-			fails ? "fail" : "unproven");
-		xml_text(to, report_why(r));
+	if (v != VERDICT_PASS) {
+		fprintf(to, "<%s type=\"%s\" message=\"", v == VERDICT_FAIL ? "failure" : "error",
+			verdict_names[v]);
+		xml_text(to, why);
 		fputs("\"/>", to);
 	}
 	fputs("</testcase>\n", to);
@@ -365,7 +387,8 @@ static void junit_process(const struct check *c, const struct report *r, FILE *t
 static void junit_suite(const struct check *c, const struct report *r, FILE *to)
 {
 	size_t tests = 1, failures = 0, skipped = 0;
-	bool fails, problem = process_problem(c, r, &fails);
+	const char *why;
+	enum verdict v = check_process(c, r, &why);
 
 	for (size_t i = 0; i < c->count; i++) {
 		if (c->v[i].report != r)
@@ -378,7 +401,7 @@ static void junit_suite(const struct check *c, const struct report *r, FILE *to)
 	xml_text(to, r->file);
 	fprintf(to,
 		" %" PRIu64 "\" tests=\"%zu\" failures=\"%zu\" errors=\"%d\" skipped=\"%zu\">\n",
-		r->pid, tests, failures + fails, problem && !fails, skipped);
+		r->pid, tests, failures + (v == VERDICT_FAIL), v == VERDICT_UNPROVEN, skipped);
 	junit_process(c, r, to);
 	for (size_t i = 0; i < c->count; i++)
 		if (c->v[i].report == r)
@@ -389,17 +412,23 @@ static void junit_suite(const struct check *c, const struct report *r, FILE *to)
 /* What is damaged is an error of its own: a suite that looks whole would be a lie. */
 static void junit_reading(const struct check *c, FILE *to)
 {
-	uint64_t problems = c->set->read->problems;
+	size_t count = c->set->problems.count + c->baseline->problems.count;
 
-	if (!problems)
+	if (!count)
 		return;
 	fprintf(to,
-		"  <testsuite name=\"reading\" tests=\"1\" failures=\"0\" errors=\"1\" "
-		"skipped=\"0\">\n"
-		"    <testcase classname=\"reading\" name=\"reports\"><error type=\"unreadable\" "
-		"message=\"%" PRIu64 " problems, %" PRIu64 " bytes lost\"/></testcase>\n"
-		"  </testsuite>\n",
-		problems, c->set->read->lost_bytes);
+		"  <testsuite name=\"reading\" tests=\"%zu\" failures=\"0\" errors=\"%zu\" "
+		"skipped=\"0\">\n",
+		count, count);
+	for (size_t i = 0; i < count; i++) {
+		fprintf(to,
+			"    <testcase classname=\"reading\" name=\"problem %zu\">"
+			"<error type=\"unreadable\" message=\"",
+			i + 1);
+		xml_text(to, problem_text(c, i));
+		fputs("\"/></testcase>\n", to);
+	}
+	fputs("  </testsuite>\n", to);
 }
 
 static void print_junit(const struct check *c, FILE *to)

@@ -88,6 +88,10 @@ static void put_ref(FILE *to, const struct report *r, const struct report_ref *r
 	put_text(to, "confidence", ref->confidence);
 	put_text(to, "reason", ref->reason);
 	put_hex(to, "value", ref->value);
+	if (ref->table) {
+		put_hex(to, "table", ref->table);
+		put_uint(to, "table_offset", ref->table_offset);
+	}
 	put_stack(to, "old_allocated", r, ref->old ? ref->old->stack_open : 0);
 	put_stack(to, "old_freed", r, ref->old ? ref->old->stack_close : 0);
 	put_stack(to, "new_allocated", r, ref->now ? ref->now->stack_open : 0);

@@ -21,6 +21,8 @@
 
 #define LIBRARY	   "libarena_shim.so"
 #define SEPARATORS " :"
+/* Longest that loading it may take. */
+#define LOAD_SECONDS 60
 
 #if defined(__aarch64__)
 #define OWN_MACHINE EM_AARCH64
@@ -107,6 +109,8 @@ static _Noreturn void start_canary(const struct preload *p, int to)
 {
 	dup2(to, STDOUT_FILENO);
 	dup2(to, STDERR_FILENO);
+	/* Outlives exec: a library that does not come back is one that will not load. */
+	alarm(LOAD_SECONDS);
 	setenv("LD_PRELOAD", p->library, 1);
 	/* Not when the first function is called: now. */
 	setenv("LD_BIND_NOW", "1", 1);

@@ -155,6 +155,7 @@ enum program_kind program_look(char *const *argv, struct program *p)
 	static unsigned depth; /* an interpreter may be a script itself, once */
 	char head[256] = "";
 	enum program_kind kind;
+	ssize_t bytes;
 	int fd;
 
 	p->why[0] = '\0';
@@ -167,9 +168,11 @@ enum program_kind program_look(char *const *argv, struct program *p)
 	if (scrubs(argv, p))
 		return p->kind;
 	fd = open(p->path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || pread(fd, head, sizeof(head) - 1, 0) < 4)
+	if (fd < 0 || (bytes = pread(fd, head, sizeof(head) - 1, 0)) < 0)
 		kind = say(p, PROGRAM_UNKNOWN,
 			   "cannot be read: whether it can be watched is not known");
+	else if (bytes == 0)
+		kind = say(p, PROGRAM_UNKNOWN, "is an empty file: there is nothing to watch");
 	else if (memcmp(head, ELFMAG, SELFMAG) == 0)
 		kind = look_elf(fd, p);
 	else if (strncmp(head, "#!", 2) == 0 && depth < 2)

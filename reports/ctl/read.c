@@ -165,10 +165,31 @@ static void take_line(struct reader *x, char *bytes, size_t length, bool cut)
 		x->stopped = true;
 }
 
+/*
+ * Text that an editor or a shell has written anew. @return bytes to pass over; a file of the other
+ * encoding has no line that could be read.
+ */
+static size_t take_mark(struct reader *x, const char *bytes, size_t size)
+{
+	if (size >= 2 && (!memcmp(bytes, "\xff\xfe", 2) || !memcmp(bytes, "\xfe\xff", 2))) {
+		problem(x,
+			"%s: UTF-16, and a report is UTF-8: iconv -f UTF-16 -t UTF-8 makes it one",
+			x->name);
+		x->r->files_unreadable++;
+		x->stopped = true;
+		return size;
+	}
+	if (size < 3 || memcmp(bytes, "\xef\xbb\xbf", 3) != 0)
+		return 0;
+	problem(x, "%s: begins with a byte order mark, which no report has: it was written anew",
+		x->name);
+	return 3;
+}
+
 /* Whole lines of @bytes. @return what is behind the last newline. */
 static size_t take_lines(struct reader *x, char *bytes, size_t size)
 {
-	size_t at = 0;
+	size_t at = x->number ? 0 : take_mark(x, bytes, size);
 
 	while (!x->stopped) {
 		char *end = memchr(bytes + at, '\n', size - at);
@@ -250,7 +271,10 @@ static void end_buffer(struct reader *x, struct buffer *b)
 		problem(x, "%s:%" PRIu64 ": the last line is too long and has no end", x->name,
 			x->number + 1);
 	} else if (b->used && !x->stopped) {
-		take_line(x, b->bytes, b->used, true);
+		size_t mark = x->number ? 0 : take_mark(x, b->bytes, b->used);
+
+		if (b->used > mark)
+			take_line(x, b->bytes + mark, b->used - mark, true);
 	}
 }
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,8 @@
 
 /* Reading the debug information of a large library takes seconds; a stall takes for ever. */
 #define ANSWER_WAIT_MS 60000
+/* Largest that the child may grow: the debug information of PyTorch has several GB, mapped. */
+#define CHILD_BYTES (16ULL << 30)
 
 struct question {
 	uint64_t offset;
@@ -148,6 +151,24 @@ static void answer_one(const struct question *q, char *path, char *build_id,
 	a->at[0].function = symbol_demangle(path);
 }
 
+/* A small file can ask for a lot of memory: then the child fails, and the machine does not. */
+static void limit_memory(void)
+{
+	unsigned long long used = 0; /* pages; with those of the parent, which are shared */
+	FILE *file = fopen("/proc/self/statm", "re");
+	struct rlimit limit;
+
+	if (file && fscanf(file, "%llu", &used) != 1)
+		used = 0;
+	if (file)
+		fclose(file);
+	used = used * (unsigned long long)sysconf(_SC_PAGESIZE) + CHILD_BYTES;
+	if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur <= used)
+		return;
+	limit.rlim_cur = limit.rlim_max = used;
+	setrlimit(RLIMIT_AS, &limit);
+}
+
 static _Noreturn void child_main(int fd)
 {
 	static struct symbol_answer a;
@@ -159,6 +180,9 @@ static _Noreturn void child_main(int fd)
 	dup2(null, STDOUT_FILENO);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_DUMPABLE, 0);
+	limit_memory();
+	/* Reading a report asks no server. */
+	unsetenv("DEBUGINFOD_URLS");
 	symbol_reader_init(search_folders);
 	while (receive_all(fd, &q, sizeof(q), -1)) {
 		char *path = malloc((size_t)q.path_bytes + 1);

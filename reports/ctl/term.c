@@ -13,6 +13,7 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,32 +21,65 @@
 #include "args.h"
 
 static bool coloured;
-static pid_t pager_pid;
+static int terminal_fd = -1; /* what stdout was, while output is gathered for the pager */
 
-/* stdout becomes the pager's input. */
-static void start_pager(void)
+/* stdout becomes a file in memory: what a pager that does not work has not read is still there. */
+static void gather_for_pager(void)
 {
 	const char *pager = getenv("PAGER");
-	int ends[2];
+	int file;
 
 	if (pager && (!*pager || !strcmp(pager, "cat")))
 		return;
-	if (pipe2(ends, O_CLOEXEC))
-		return;
+	file = memfd_create("arenactl", MFD_CLOEXEC);
 	fflush(stdout);
-	pager_pid = fork();
-	if (pager_pid == 0) {
-		dup2(ends[0], 0);
+	terminal_fd = file < 0 ? -1 : fcntl(1, F_DUPFD_CLOEXEC, 3);
+	if (terminal_fd >= 0)
+		dup2(file, 1);
+	if (file >= 0)
+		close(file);
+}
+
+static void run_pager(int file)
+{
+	const char *pager = getenv("PAGER");
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		dup2(file, 0);
 		setenv("LESS", "FRX", 0);
 		execl("/bin/sh", "sh", "-c", pager ? pager : "less || cat", NULL);
 		_exit(127);
 	}
-	if (pager_pid > 0)
-		dup2(ends[1], 1);
-	else
-		pager_pid = 0;
-	close(ends[0]);
-	close(ends[1]);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* What is left of @file, to stdout. */
+static void copy_rest(int file)
+{
+	char bytes[65536];
+	ssize_t got;
+
+	while ((got = read(file, bytes, sizeof(bytes))) > 0)
+		fwrite(bytes, 1, (size_t)got, stdout);
+}
+
+/* The offset of the file is the pager's, too: at 0 it has read nothing. */
+static void show_gathered(void)
+{
+	int file = fcntl(1, F_DUPFD_CLOEXEC, 3);
+
+	dup2(terminal_fd, 1);
+	close(terminal_fd);
+	terminal_fd = -1;
+	if (file < 0)
+		return;
+	lseek(file, 0, SEEK_SET);
+	run_pager(file);
+	if (lseek(file, 0, SEEK_CUR) == 0)
+		copy_rest(file);
+	close(file);
 }
 
 void term_open(const struct args *a)
@@ -58,22 +92,17 @@ void term_open(const struct args *a)
 		   (!strcmp(wish, "auto") && human && !(no_colour && *no_colour) && terminal &&
 		    strcmp(terminal, "dumb") != 0);
 	if (human && !args_given(a, ARG_NO_PAGER))
-		start_pager();
+		gather_for_pager();
 }
 
 bool term_close(void)
 {
 	bool written = fflush(stdout) == 0 && !ferror(stdout);
 
-	if (pager_pid) {
-		close(1);
-		while (waitpid(pager_pid, NULL, 0) < 0 && errno == EINTR)
-			;
-		pager_pid = 0;
-		/* Leaving the pager early is no failure, and main() looks at stdout again. */
-		open("/dev/null", O_WRONLY);
-		clearerr(stdout);
-		return true;
+	/* Leaving the pager early is no failure. */
+	if (terminal_fd >= 0) {
+		show_gathered();
+		written &= fflush(stdout) == 0 && !ferror(stdout);
 	}
 	if (!written) {
 		fprintf(stderr, "arenactl: the output could not be written: %m\n");
@@ -191,10 +220,10 @@ void term_text(FILE *to, const char *s)
 		free(buf);
 }
 
-void term_csv(FILE *to, const char *s)
+static void put_csv(FILE *to, const char *s)
 {
 	/* A spreadsheet takes what begins with these for a formula. */
-	bool formula = *s && strchr("=+-@\t", *s);
+	bool formula = *s && strchr("=+-@", *s);
 
 	if (!formula && !s[strcspn(s, ",\"\r\n")] && s[0] != ' ') {
 		fputs(s, to);
@@ -209,6 +238,18 @@ void term_csv(FILE *to, const char *s)
 		fputc(*s, to);
 	}
 	fputc('"', to);
+}
+
+void term_csv(FILE *to, const char *s)
+{
+	size_t room = 4 * strlen(s) + 1;
+	char *clean = malloc(room);
+
+	if (!clean)
+		return;
+	term_clean(clean, room, s);
+	put_csv(to, clean);
+	free(clean);
 }
 
 void term_json(FILE *to, const char *s)

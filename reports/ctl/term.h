@@ -12,9 +12,10 @@
 
 struct args;
 
-/* @brief Decide on colour and start a pager, as the options and the terminal say. Once. */
+/* @brief Decide on colour and whether a pager shows what is printed. Once. */
 void term_open(const struct args *a);
-/* @brief Wait for the pager. @return false: the output could not be written (said on stderr). */
+/* @brief Show it, and wait for the pager. @return false: the output could not be written (said on
+ * stderr). */
 bool term_close(void);
 
 enum paint { PAINT_NONE, PAINT_BOLD, PAINT_DIM, PAINT_GOOD, PAINT_WARN, PAINT_BAD };
@@ -31,7 +32,7 @@ enum paint term_severity_paint(enum severity s);
 size_t term_clean(char *buf, size_t size, const char *s);
 /* @brief The same to a stream. */
 void term_text(FILE *to, const char *s);
-/* @brief A string for CSV: quoted when it must be. */
+/* @brief The same for CSV: quoted when it must be. */
 void term_csv(FILE *to, const char *s);
 /* @brief A JSON string with its quotes; broken UTF-8 becomes U+FFFD. */
 void term_json(FILE *to, const char *s);

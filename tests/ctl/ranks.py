@@ -45,15 +45,21 @@ def reload(number, rank=0, pid=None, at=1.0, took=1.0, **given):
     return line
 
 
+def verify(rank=0, verdict="pass", findings=(), at=30.0):
+    return {"schema": 1, "type": "verify", "time_ns": seconds(at), "pid": 1000 + rank,
+            "verdict": verdict, "findings": list(findings)}
+
+
 def ended(rank=0, pid=None, at=60.0, verdict="pass", last="pass", number=1, is_open=False,
-          unsafe=False, coverage=None, graphs=None):
+          unsafe=False, coverage=None, graphs=None, unproven=()):
     counts = dict({"execs_opened": 4, "nodes": 256, "refs": 512, "launches_stale": 0,
                    "nodes_by_kind": {"kernel": 256}}, **(graphs or {}))
     return {"schema": 1, "type": "exit", "time_ns": seconds(at), "pid": pid or 1000 + rank,
             "verdict": verdict, "counts_as": "pass" if verdict == "pass" else "fail",
             "findings": {"info": 0, "warn": 0, "error": 0},
             "findings_by_kind": {}, "findings_repeated": 0,
-            "findings_left_out": 0, "lines_lost": 0, "unproven": [], "coverage": coverage or {},
+            "findings_left_out": 0, "lines_lost": 0, "unproven": list(unproven),
+            "coverage": coverage or {},
             "reload": {"last": last, "id": number, "generation": number, "unsafe": unsafe,
                        "open": is_open},
             "ledger": {"opened": 8, "closed": 4, "live": 4, "kinds": {}}, "graphs": counts,

@@ -3,7 +3,8 @@
  * What symbolise() makes of frames: symbols [--folders=LIST] PATH BUILD-ID OFFSET...
  * A line for each frame: state, place; then one for each function. A BUILD-ID of - is not known.
  * Notes go to stderr.
- * symbols --name NAME: a name, demangled. One thread.
+ * symbols --name NAME: a name, demangled.
+ * symbols --memory NAME: the same, and how large the child that reads may grow. One thread.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,19 @@ static void print_frames(const struct symbol_frames *f)
 	}
 }
 
+static void print_memory_limit(void)
+{
+	char line[256] = "";
+	FILE *file =
+		popen("cat /proc/$(cut -d' ' -f1 /proc/$PPID/task/$PPID/children)/limits", "r");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, "Max address space", 17) == 0)
+			fputs(line, stdout);
+	if (file)
+		pclose(file);
+}
+
 int main(int argc, char **argv)
 {
 	const char *folders = NULL;
@@ -46,8 +60,10 @@ int main(int argc, char **argv)
 		argc--;
 	}
 	symbolise_init(true, folders);
-	if (argc == 3 && strcmp(argv[1], "--name") == 0)
+	if (argc == 3)
 		printf("%s\n", symbolise_name(argv[2]));
+	if (argc == 3 && strcmp(argv[1], "--memory") == 0)
+		print_memory_limit();
 	for (int i = 3; i < argc; i++) {
 		struct symbol_ref ref = { argv[1], argv[2], strtoull(argv[i], NULL, 16) };
 		struct symbol_frames frames;

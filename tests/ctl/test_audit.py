@@ -29,7 +29,7 @@ class Audit(unittest.TestCase):
         env["LD_LIBRARY_PATH"] = SIM
         p = subprocess.run([AUDIT, f"--arenactl={ARENACTL}", f"--library={SHIM}", "--out", self.out,
                             *options, *map(str, args)], env=env, text=True, capture_output=True,
-                           check=False, timeout=240)
+                           check=False, timeout=240, cwd=self.folder)
         return p.returncode, p.stdout, p.stderr
 
     def script(self, name, text):
@@ -71,6 +71,19 @@ class Audit(unittest.TestCase):
         self.assertRegex(out, r"(new|changed)  graphs")
         self.assertEqual([self.failures(f) for f in ("check-2.xml", "drift-2.xml")], [0, 1])
 
+    def test_reports_without_an_end(self):
+        """They are equal as far as they go: that proves nothing."""
+        cut = self.script("cut", f'{ARENACTL} "$@"; code=$?\n'
+                                 'for a; do case $a in --report=*) '
+                                 'sed -i \'/"type":"exit"/d\' "$(dirname "${a#*=}")"/*;; esac; done\n'
+                                 'exit $code')
+        code, out, err = self.audit("--arenactl", cut, "--", LOOP)
+        self.assertEqual((code, err), (4, ""), out)
+        self.assertIn("audit: run 2 cannot be compared with run 1 (status 4):\n0 new", out)
+        root = ET.parse(self.out / "junit" / "drift-2.xml").getroot()
+        self.assertEqual((root.get("failures"), root.get("errors"), len(root.findall(".//error"))),
+                         ("0", "1", 1))
+
     def test_a_program_that_fails(self):
         code, out, _ = self.audit("--", self.script("p", f"{LOOP}; exit 7"))
         self.assertEqual(code, 1)
@@ -80,6 +93,48 @@ class Audit(unittest.TestCase):
         code, out, _ = self.audit("/bin/true")
         self.assertEqual(code, 3)
         self.assertIn("audit: run 1 wrote no report: 'arenactl doctor -- /bin/true' says why", out)
+        self.assertTrue(out.endswith("runs 2, reports 0\n"), out)     # there is nothing to see
+
+    def test_a_list_that_is_wrong(self):
+        """It is read before the first run."""
+        bad = self.folder / "bad"
+        bad.write_text("a trifle\n", "utf-8")
+        good = self.folder / "good"
+        good.write_text("0x1 known since spring\n", "utf-8")
+        for path, words in ((bad, f"audit: {bad}:1: no id"),
+                            (self.folder, f"audit: --allow={self.folder}: Is a directory")):
+            with self.subTest(path=path):
+                code, out, err = self.audit("--allow", path, "--", LOOP)
+                self.assertEqual((code, out, err.count("\n"), self.out.exists()),
+                                 (2, "", 1, False), err)
+                self.assertTrue(err.startswith(words), err)
+        self.assertEqual(self.audit("--allow", good, "--", LOOP, options=("--runs=1",))[0], 0)
+
+    def broken(self, command, status):
+        """An arenactl of which one command breaks."""
+        return self.script("arenactl", f'case "$*" in {command}) echo "arenactl: no room" >&2; '
+                                       f'exit {status};; esac\nexec {ARENACTL} "$@"')
+
+    def test_a_page_that_could_not_be_written(self):
+        tool = self.broken("'report --format=html'*", 3)
+        code, out, _ = self.audit("--arenactl", tool, "--", LOOP)
+        self.assertEqual(code, 3)
+        self.assertIn("audit: report.html is not whole (status 3): arenactl: no room\n", out)
+        self.assertTrue(out.endswith(f"reports 2; see {self.out}/report.txt\n"), out)
+
+    def test_a_tool_that_dies(self):
+        for command in ("'check --format=junit'*", "diff*"):
+            with self.subTest(command=command):
+                tool = self.broken(command, 139)
+                code, out, err = self.audit("--arenactl", tool, f"--out={self.out}-{command[0]}",
+                                            "--", LOOP)
+                self.assertEqual((code, err), (3, ""), out)
+                self.assertIn("audit: no proof: a report is missing or unreadable: runs 2", out)
+
+    def test_a_folder_that_begins_with_a_dash(self):
+        code, out, err = self.audit("--out", "-x", "--", LOOP, options=("--runs=2",))
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertTrue((self.folder / "-x" / "report.html").exists())
 
     def server(self, trap="exit 0"):
         return self.script("server", f"{LOOP}\ntrap '{trap}' TERM\ntouch {self.folder}/up\n"

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-from ranks import ended, finding, reload, scope, start, write
+from ranks import ended, finding, reload, scope, start, verify, write
 
 ARENACTL = os.path.abspath(sys.argv[1])
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -94,17 +94,21 @@ class Diff(unittest.TestCase):
     def test_reloads(self):
         a = self.report("a.jsonl", start(), reload(1), reload(2), ended())
         b = self.report("b.jsonl", start(), reload(1, scope=scope(layers=["x"])),
-                        reload(2, verdict="unproven"), reload(3, verdict="fail"), ended())
+                        reload(2, verdict="unproven"), reload(3, verdict="fail"),
+                        ended(verdict="fail", last="fail", number=3))
         self.assertEqual(self.differences(a, b, code=1), [
             ("changed", "reload", "rank 0 reload 1", "pass, full, 4 committed",
              "pass, layers x, 4 committed"),
             ("changed", "reload", "rank 0 reload 2", "pass, full, 4 committed",
              "unproven, full, 4 committed"),
-            ("new", "reload", "rank 0 reload 3", None, "fail, full, 4 committed")])
+            ("new", "reload", "rank 0 reload 3", None, "fail, full, 4 committed"),
+            ("changed", "process", "rank 0", "pass", "fail")])
 
     def test_coverage_and_graphs(self):
-        a = self.report("a.jsonl", start(), ended(coverage={"raw-buffer": 0, "host-node": 3}))
-        b = self.report("b.jsonl", start(), ended(coverage={"raw-buffer": 2, "host-node": 9},
+        a = self.report("a.jsonl", start(), ended(verdict="unproven", unproven=["host-node"],
+                                                  coverage={"raw-buffer": 0, "host-node": 3}))
+        b = self.report("b.jsonl", start(), ended(verdict="unproven", unproven=["raw-buffer"],
+                                                  coverage={"raw-buffer": 2, "host-node": 9},
                                                   graphs={"nodes": 255}))
         self.assertEqual(self.differences(a, b), [
             ("new", "coverage", "raw-buffer", None, "not all was seen"),
@@ -112,11 +116,68 @@ class Diff(unittest.TestCase):
         self.differences(a, b, "--fail-on=warn", code=1)
 
     def test_killed_processes_are_not_compared_by_what_they_could_not_say(self):
-        a = self.report("a.jsonl", start(), ended(coverage={"raw-buffer": 2}))
+        a = self.report("a.jsonl", start(), ended(verdict="unproven", coverage={"raw-buffer": 2}))
         b = self.report("b.jsonl", start())
-        self.assertEqual(self.differences(a, b), [])
+        self.assertEqual(self.differences(a, b, code=4),
+                         [("changed", "process", "rank 0", "unproven", "unproven, no exit line")])
         self.assertIn("B = b.jsonl, 1 process, 1 without an exit line: coverage and graphs are not "
                       "compared", arenactl(a, b)[1].replace(f"{self.folder}/", ""))
+        self.assertEqual(arenactl(b, b)[0], 4)      # equal, as far as it was told
+        self.assertEqual(arenactl(b, a)[0], 4)
+
+    def test_how_processes_ended(self):
+        def run(name, **given):
+            line = ended()
+            for key, value in given.items():
+                line[key] = value
+            return self.report(name, start(), line)
+        good = run("a.jsonl")
+        state = dict(ended()["reload"])
+        for code, at_warn, b, given in (
+                (1, 1, "fail", {"verdict": "fail"}),
+                (0, 1, "unproven", {"verdict": "unproven", "unproven": ["bypassed"]}),
+                (1, 1, "fail, unsafe", {"verdict": "fail", "reload": dict(state, unsafe=True)}),
+                (4, 1, "unproven, lines lost", {"lines_lost": 7}),
+                (4, 1, "unproven, findings left out", {"findings_left_out": 7})):
+            with self.subTest(b=b):
+                bad = run("b.jsonl", **given)
+                self.assertEqual(self.differences(good, bad, code=code),
+                                 [("changed", "process", "rank 0", "pass", b)])
+                self.differences(good, bad, "--drift", code=1)
+                self.differences(good, bad, "--fail-on=warn", code=at_warn)
+                self.assertEqual(arenactl(bad, good)[0], 4 if code == 4 else 0)
+
+    def test_a_process_that_is_not_there(self):
+        two = [start(), ended(), start(1), ended(1)]
+        a, b = self.report("a.jsonl", *two), self.report("b.jsonl", *two[:2])
+        self.assertIn(("gone", "process", "rank 1", "pass", None),
+                      self.differences(a, b, "--drift", code=1))
+        again = self.report("c.jsonl", *two[:2], start(pid=7), ended(pid=7))
+        self.assertIn(("changed", "process", "rank 0", "pass", "pass, in 2 processes"),
+                      self.differences(b, again, "--drift", code=1))
+
+    def test_verifies(self):
+        def run(name, *verdicts):
+            return self.report(name, start(), *(verify(0, v) for v in verdicts), ended())
+        once, often = run("a.jsonl", "pass"), run("b.jsonl", "pass", "pass", "pass")
+        self.assertEqual(self.differences(once, often, "--drift"), [])
+        self.assertIn(("changed", "verify", "rank 0", "pass", "fail; pass"),
+                      self.differences(once, run("c.jsonl", "pass", "fail"), code=1))
+
+    def test_many_refs(self):
+        """Memory goes with what differs, not with how often it was captured."""
+        if os.environ.get("ASAN_OPTIONS") or os.environ.get("TSAN_OPTIONS"):
+            self.skipTest("a sanitizer needs terabytes of address space")
+        lines = [json.loads(line) for line in (DATA / "slots.jsonl").open(encoding="utf-8")]
+        for line in lines:
+            if line.get("refs"):
+                line["refs"] = [dict(line["refs"][0], exec=1 + n // 100, node=n % 100,
+                                     offset=8 * (n % 50)) for n in range(100_000)]
+                line["refs_total"] = 100_000
+        many = self.report("many.jsonl", *lines)
+        p = subprocess.run(["bash", "-c", f"ulimit -v 200000; exec {ARENACTL} diff {many} {many}"],
+                           text=True, capture_output=True, check=False, timeout=60)
+        self.assertEqual((p.returncode, p.stderr), (0, ""), p.stdout)
 
     def test_ranks_in_folders(self):
         for run in "ab":

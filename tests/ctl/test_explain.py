@@ -145,6 +145,8 @@ class Explain(unittest.TestCase):
         for subject, words in (
                 ("0x10", "is about address 0x10: only memory of findings is in it, unless it ran "
                          "with ARENA_TRACE=on"),
+                ("7f3e8a600000", "is about slot 7f3e8a600000; did you mean the address "
+                                 "0x7f3e8a600000?"),
                 ("w14", "is about slot w14; did you mean w13?"),
                 ("\x1b[31m", r"is about slot \x1b[31m: give an address")):
             code, out, err = arenactl(DATA / "slots.jsonl", subject)
@@ -154,6 +156,8 @@ class Explain(unittest.TestCase):
     def test_usage(self):
         for args, words in (((), "FILE"), (("x.jsonl",), "FILE"),
                             (("-", "w13"), "a report is read twice: give a file, not stdin"),
+                            ((DATA / "slots.jsonl", "0x7f3e8a600000000000"),
+                             "0x7f3e8a600000000000: an address has at most 16 hexadecimal digits"),
                             (("x.jsonl", "w13", "--format=csv"), "--format=csv: text or json")):
             code, out, err = arenactl(*args)
             self.assertEqual((code, out, err.count("\n")), (2, "", 1), err)

@@ -262,7 +262,7 @@ class Page(Base):
     def test_a_pass_that_was_not_read_whole_is_no_pass(self):
         lines = self.report.read_bytes().splitlines(True)
         end = json.loads(lines[-1])
-        end.update(verdict="pass", counts_as="pass", unproven=[], findings={"info": 0, "warn": 0, "error": 0})
+        end.update(verdict="pass", counts_as="pass", unproven=[], coverage={}, findings={"info": 0, "warn": 0, "error": 0})
         damaged = self.dir / "damaged.jsonl"
         for middle, word, status in (b"", "Pass", 0), (b'{"schema":1,"type":"finding","ti\n', "Unproven", 3):
             damaged.write_bytes(lines[0] + middle + json.dumps(end).encode() + b"\n")
@@ -284,6 +284,9 @@ class Page(Base):
             self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 360)
             for ground, name, ratio in self.browser.run(CONTRAST):
                 self.assertGreaterEqual(ratio, 4.5, f"{scheme}: {name} on {ground}")
+        # A list that is as wide as its longest word.
+        self.browser.run("document.querySelector('#kinds').add(new Option('a-kind-of-finding-'.repeat(5)))")
+        self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 360)
 
     def test_print(self):
         self.open()

@@ -16,18 +16,19 @@ import time
 import unittest
 
 import ranks
-from ranks import ended, finding, reload, scope, start, write
+from ranks import ended, finding, reload, scope, start, verify, write
 
 ARENACTL = os.path.abspath(sys.argv[1])
 sys.path.insert(0, os.path.abspath(sys.argv[2]))
 import arena  # noqa: E402
 
+DATA = ranks.ROOT / "tests/ctl/data"
 SCHEMA = ranks.ROOT / "reports/schema.json"
 
 
 def arenactl(*args):
     p = subprocess.run([ARENACTL, "merge", *map(str, args)], text=True, capture_output=True,
-                       check=False)
+                       check=False, timeout=60)
     return p.returncode, p.stdout, p.stderr
 
 
@@ -80,11 +81,89 @@ class Merge(unittest.TestCase):
         self.assertEqual(self.merge(1)[0], 0)
 
     def test_one_reload_can_be_asked_for(self):
-        write(self.folder, "a.jsonl", [start(), reload(1), reload(2, at=5.0, verdict="fail")])
+        write(self.folder, "a.jsonl", [start(), reload(1), reload(2, at=5.0)])
         self.assertEqual(self.merge(1, "--reload=1")[0], 0)
         code, _, by_rank = self.merge(1, "--reload=3")
         self.assertEqual((code, self.bad(by_rank)),
                          (1, {0: ["it made no reload 3: its last one is 2"]}))
+
+    # ---- a pass that did not last ----
+
+    def judged(self, *lines, more=(), code=1):
+        """What is said of rank 1, whose reload 3 passed, and what else it wrote."""
+        self.world(3, 3)
+        write(self.folder, "node-01-1001.jsonl", [start(1), reload(3, 1), *lines])
+        got, _, by_rank = self.merge(3, *more)
+        self.assertEqual((got, set(self.bad(by_rank))), (code, {1}))
+        return " | ".join(by_rank[1]["reasons"])
+
+    def test_a_later_reload_than_the_one_asked_for(self):
+        asked = ["--reload=3"]
+        self.assertEqual(self.judged(reload(4, 1, at=5.0, verdict="fail", why="W_UV moved"),
+                                     more=asked),
+                         "passed, but the later reload 4 fail: W_UV moved")
+        self.assertIn("4 was aborted", self.judged(reload(4, 1, at=5.0, verdict="fail",
+                                                          aborted=True), more=asked))
+        self.assertIn("4 left the process unsafe",
+                      self.judged(reload(4, 1, at=5.0, unsafe=True), more=asked))
+        self.assertIn("4 unproven", self.judged(reload(4, 1, at=5.0, verdict="unproven"),
+                                                more=asked, code=4))
+        self.assertEqual(self.judged(ended(1, number=4, is_open=True), more=asked),
+                         "its reload is still open")
+        self.judged(ended(1, number=3, unsafe=True), more=asked)
+
+    def test_errors_after_the_reload(self):
+        found = [dict(finding("W_UV moved"), id="0x1")]
+        self.assertEqual(self.judged(verify(1, "fail", found)), "after it: W_UV moved")
+        self.assertEqual(self.judged(verify(1, "fail")), "a verify after it: fail")
+        self.judged(verify(1, "unproven"), code=4)
+        self.world(3, 3)
+        write(self.folder, "node-01-1001.jsonl",
+              [start(1), verify(1, "fail", found), reload(3, 1)])
+        self.assertEqual(self.merge(3)[0], 0)   # it is what the reload was for
+
+    def test_a_stale_launch_after_the_reload(self):
+        slots = (DATA / "slots.jsonl").read_text("utf-8").splitlines()
+        stale = next(json.loads(line) for line in slots if '"kind":"stale-launch"' in line)
+        self.assertIn("after it: ", self.judged(dict(stale, pid=1001)))
+
+    def test_what_the_exit_line_says(self):
+        def said(code, words, **given):
+            line = ended(1, number=3)
+            for name, value in given.items():
+                line[name] = value
+            self.assertIn(words, self.judged(line, code=code))
+        said(4, "5 lines of its report are lost", lines_lost=5)
+        said(4, "2 findings are not in its report", findings_left_out=2)
+        said(4, "ended with the verdict unproven: bypassed", verdict="unproven",
+             unproven=["bypassed"])
+        said(1, "ended with the verdict fail", verdict="fail")
+        said(1, "ended with the verdict fail", verdict="fail", lines_lost=5)
+        state = dict(ended(1)["reload"])
+        said(1, "its exit line tells of reload 4, fail: that is not the last one in the report",
+             reload=dict(state, id=4, last="fail"), verdict="fail", lines_lost=1)
+        said(4, "tells of reload 4, pass", reload=dict(state, id=4))
+        said(1, "tells of reload 3, fail", reload=dict(state, id=3, last="fail"))
+
+    def test_a_rank_that_was_restarted(self):
+        """Its new process has other weights than those that the reload brought."""
+        def again(name, *lines):
+            write(self.folder, name, [start(1, pid=2001, at=70.0), *lines])
+        words = r"pid 2001, of the same rank, started at .*, after the reload, and made none"
+        exit_line = ended(1, pid=2001, at=80.0, verdict="fail", number=0, last=None)
+        for name in ("a.jsonl", "z.jsonl"):     # whichever is read first
+            with self.subTest(name=name):
+                again(name)
+                self.assertRegex(self.judged(code=4), words + ": restarted, or a helper")
+                self.assertRegex(self.judged(ended(1, number=3)), words + ": it was restarted")
+                again(name, exit_line)
+                self.assertRegex(self.judged(ended(1, number=3)), words)
+                # The old process hung on while the new one served.
+                self.assertRegex(self.judged(ended(1, number=3, at=90.0), code=4), words)
+                again(name, reload(3, 1, pid=2001, at=71.0))
+                self.assertIn("2 processes made reloads as this rank", self.judged())
+                os.unlink(f"{self.folder}/{name}")
+        self.assertRegex(self.judged(ended(1, number=3), start(1, pid=2001, at=70.0)), words)
 
     def test_a_process_without_reloads_is_no_rank(self):
         """A frontend that uses CUDA says rank 0 as well."""
@@ -138,7 +217,7 @@ class Merge(unittest.TestCase):
         self.assertEqual((code, result["left_out"]), (0, 1))
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ranks.START_NS // 10**9))
         self.assertEqual(self.merge(4, f"--since={at}")[0], 0)
-        self.assertEqual(self.merge(4, "--since=99999d")[0], 1)
+        self.assertEqual(self.merge(4, "--since=9999d")[0], 1)
 
     def test_run_leaves_other_runs_out(self):
         self.world(2)
@@ -237,6 +316,23 @@ class Merge(unittest.TestCase):
         self.assertIn("no report in it", err)
         self.assertTrue(out.startswith("fail: 0 of 2 ranks passed\n"), out)
 
+    def test_what_is_no_report_of_the_folder(self):
+        """A FIFO would keep the reader waiting; what may have been meant is named."""
+        self.world(2)
+        os.mkdir(f"{self.folder}/step-1")
+        for name in ("node-01.jsonl.1", "worker.log", ".hidden.jsonl"):
+            write(self.folder, name, [])
+        code, out, err = arenactl(self.folder, "--ranks=2")
+        self.assertEqual((code, err), (0, f"arenactl merge: {self.folder}: not read: "
+                                          "node-01.jsonl.1 and 1 more (only *.jsonl and *.jsonl.gz "
+                                          "of the folder itself are)\n"), out)
+        self.assertEqual(arenactl(self.folder, "--ranks=2", "-q")[2], "")
+        os.mkfifo(f"{self.folder}/pipe.jsonl")
+        code, out, err = arenactl(self.folder, "--ranks=2", "-q")
+        self.assertEqual((code, err), (3, f"arenactl merge: {self.folder}/pipe.jsonl: has the name "
+                                          "of a report and is no file\n"))
+        self.assertTrue(out.startswith("unproven: 2 of 2"), out)
+
     def test_usage(self):
         for args, words in (((), "how many ranks are expected is not said: --ranks=64"),
                             (("--ranks=0",), "--ranks=0: give how many"),
@@ -246,6 +342,14 @@ class Merge(unittest.TestCase):
                             (("--ranks=1-2,2",), "rank 2 is there twice"),
                             (("--ranks=99999999",), "give how many"),
                             (("--ranks=2", "--since=yesterday"), "--since=yesterday: give 15m"),
+                            (("--ranks=2", "--since="), "--since=: give 15m"),
+                            (("--ranks=2", "--since=1m2"), "--since=1m2: give 15m"),
+                            (("--ranks=2", "--since=99999d"), "not before 1970"),
+                            (("--ranks=2", "--since=99999999999999d"), "not before 1970"),
+                            (("--ranks=2", "--since=@99999999999999999999"), "give 15m"),
+                            (("--ranks=2", "--since=@20000000000"), "give 15m"),
+                            (("--ranks=2", "--since=1815-12-10T00:00:00Z"), "not before 1970"),
+                            (("--ranks=2", "--run="), "--run= is empty: give the ARENA_RUN"),
                             (("--ranks=2", "--slow=9"), "slow"),
                             (("--ranks=2", "--reload=0"), "reload"),
                             (("--ranks=2", "--format=xml"), "--format=xml: text or json"),
@@ -325,7 +429,7 @@ class Data(unittest.TestCase):
         except ImportError:
             self.skipTest("no jsonschema")
         check = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text("utf-8")))
-        for line in (start(), reload(1, findings=[finding("moved")]), ended()):
+        for line in (start(), reload(1, findings=[finding("moved")]), verify(), ended()):
             check.validate(line)
 
 

@@ -122,6 +122,53 @@ class Run(Case):
         self.assertIn("verdict unproven; 1 process, 1 without an end (killed, or still running)",
                       p.stderr)
 
+    def test_report_that_is_not_there(self):
+        """A process used CUDA, whatever became of its report: nothing may say that none did."""
+        (self.folder / "file").write_text("")
+        for report, what in (("/nonexistent/%p.jsonl", "could be written at /nonexistent/%p.jsonl: "
+                              "No such file or directory: "),
+                             ("file/%p.jsonl", "Not a directory"),
+                             (self.folder, "could be read at .*: not a file: "),
+                             ("/dev/null", "could be read at /dev/null: not a file: ")):
+            with self.subTest(report=report):
+                p = self.run_python("", f"--report={report}")
+                self.assertRegex(p.stderr, f"(?m)^arenactl run: no verdict: no report .*{what}")
+                self.assertNotIn("no process used CUDA", p.stderr)
+        p = self.run_python("import glob\nfor f in glob.glob('*.jsonl'): os.unlink(f)")
+        self.assertIn("no process used CUDA under the library, or its report is gone", p.stderr)
+
+    def test_gate_off(self):
+        for p in (self.run_python("", ARENA_GATE="OFF"), self.run_python("", "--gate=off")):
+            self.assertIn("no verdict: ARENA_GATE is off: nothing was recorded\n", p.stderr)
+
+    def test_still_running(self):
+        """What a process that was left behind will do is in nobody's verdict."""
+        p = self.ctl("run", "--", "sh", "-c", f"{sys.executable} program.py ''; "
+                     "(while [ ! -e stop ]; do sleep 0.05; done) >/dev/null 2>&1 & exit 0")
+        (self.folder / "stop").write_text("")
+        self.assertEqual(p.returncode, 0)
+        # The shell's loop, and perhaps the sleep(1) in it.
+        self.assertRegex(p.stderr, r"warn: (1 process|2 processes) that the program started still "
+                         r"runs? \(pid \d+\)")
+        self.assertIn("arenactl run: verdict unproven; 1 process; see ", p.stderr)
+
+    def test_repeats(self):
+        """As the library counts: the same again is no other finding, also without an exit line."""
+        self.ctl("run", VICTIM)
+        [report] = self.reports()
+        lines = [json.loads(line) for line in report.read_text().splitlines()]
+        lines = [line for line in lines if line["type"] != "exit"]
+        lines += [line for line in lines if line["type"] == "finding"]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        program = ("import json, os\nfor line in open('lines'):\n    o = json.loads(line)\n"
+                   "    if o['type'] == 'start':\n        o['options']['ARENA_RUN'] = "
+                   "os.environ['ARENA_RUN']\n    open('copy.jsonl', 'a').write(json.dumps(o) + "
+                   "'\\n')")
+        (self.folder / "lines").write_text(text)
+        p = self.ctl("run", "--report=copy.jsonl", "--", sys.executable, "-c", program)
+        self.assertIn("verdict fail: 8 freed-while-referenced, 1 stale-launch; 1 process, 1 without",
+                      p.stderr)
+
     def test_tree(self):
         p = self.ctl("run", "--", "sh", "-c", f"cd /; {VICTIM}; {VICTIM}; exit 3")
         self.assertEqual(p.returncode, 3)
@@ -256,6 +303,7 @@ class Preload(Case):
                 ("musl", true.replace(glibc, musl.ljust(len(glibc), b"\0")), "uses musl"),
                 ("narrow", bytes(narrow), "is for another processor"),
                 ("short", true[:40], "is a damaged program"),
+                ("empty", b"", "is an empty file: there is nothing to watch"),
                 ("none", b"hello, I am nothing", "is neither an ELF program nor a script")):
             program = self.folder / name
             program.write_bytes(data)
@@ -326,6 +374,36 @@ class Prometheus(Case):
         self.assertEqual((p.returncode, p.stdout), (0, "1\n"), p.stderr)
         self.assertIn("arena_run_finished 1", (self.folder / "m.prom").read_text())
 
+    def test_what_is_no_file(self):
+        """Replacing it would remove a device, or what somebody else made."""
+        pipe, loop, link = (self.folder / n for n in ("pipe", "nowhere", "link"))
+        os.mkfifo(pipe)
+        loop.symlink_to(self.folder / "absent")
+        link.symlink_to(pipe)
+        for path, what in ((pipe, "not a file"), (self.folder, "not a file"), (link, "not a file"),
+                           ("/dev/null", "not a file"), (loop, "a link to nothing"),
+                           ("", "name a file")):
+            p = self.ctl("run", f"--prometheus={path}", "--", "touch", "was-run")
+            self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1), p.stderr)
+            self.assertIn(f"--prometheus={path}: {what}", p.stderr)
+        self.assertTrue(pipe.is_fifo())
+        self.assertFalse((self.folder / "was-run").exists())
+        self.assertTrue(pathlib.Path("/dev/null").is_char_device())
+
+    def test_becomes_no_file(self):
+        p = self.ctl("run", "--prometheus=m.prom", "--", "sh", "-c", "until rm -f m.prom; "
+                     "mkfifo m.prom 2>/dev/null; do :; done")
+        self.assertTrue((self.folder / "m.prom").is_fifo())
+        self.assertIn("--prometheus=", p.stderr)
+
+    def test_link(self):
+        file, link = self.folder / "file.prom", self.folder / "link.prom"
+        file.write_text("old")
+        link.symlink_to(file)
+        self.ctl("run", f"--prometheus={link}", "true")
+        self.assertTrue(link.is_symlink())
+        self.assertIn("arena_run_finished 1", file.read_text())
+
     def test_place_that_cannot_be_written(self):
         p = self.ctl("run", "--prometheus=/no/such/folder/m.prom", "--", "sh", "-c", "exit 5")
         self.assertEqual(p.returncode, 5)
@@ -374,6 +452,37 @@ class Doctor(Case):
         p = self.ctl("doctor", "--library=/etc/passwd")
         self.assertEqual(p.returncode, 1)
         self.assertIn("not a shared library", p.stdout)
+
+    def test_settings(self):
+        """The canary has values of its own; a program that is started here has these."""
+        for env, state, what in (({"ARENA_GATE": "off"}, 1, "bad +ARENA_GATE is off: "),
+                                 ({"ARENA_GATE": "Off"}, 1, "bad +ARENA_GATE is off: "),
+                                 ({"ARENA_REPORT": ""}, 1, "bad +ARENA_REPORT is empty: "),
+                                 ({"ARENA_STACKS": "al"}, 0, "note +ARENA_STACKS=al is not one of "
+                                  r"off\|findings\|all"), ({"ARENA_STACKS": "ALL"}, 0, None)):
+            p = self.ctl("doctor", **env)
+            self.assertEqual(p.returncode, state, p.stdout)
+            if what:
+                self.assertRegex(p.stdout, f"(?m)^settings +{what}")
+            else:
+                self.assertNotIn("settings", p.stdout)
+            self.assertEqual("the library works here" in p.stdout, state == 0)
+
+    def test_python_that_hangs(self):
+        """In PATH is a script that waits for a child of its own: both are ended."""
+        python = self.folder / "bin" / "python3"
+        python.parent.mkdir()
+        python.write_text(f"#!/bin/sh\ntrap '' ALRM TERM\nsleep 100000 &\n"
+                          f"echo $! >{self.folder}/child\nwait\n")
+        python.chmod(0o755)
+        p = self.ctl("doctor", PATH=f"{python.parent}:{os.environ['PATH']}")
+        self.assertEqual(p.returncode, 0, p.stdout)
+        self.assertRegex(p.stdout, r"pytorch +note +none that the python3 in PATH would import")
+        child = (self.folder / "child").read_text().strip()
+        status = pathlib.Path(f"/proc/{child}/status")
+        # Killed; who waits for orphans may not have come to it yet.
+        self.assertIn(re.findall(r"State:\t(\w)", status.read_text())[0] if status.exists() else "Z",
+                      "ZX")
 
     def wait(self, prefix=""):
         """A command that has the driver until the doctor can have seen it."""

@@ -86,7 +86,7 @@ class Symbols(unittest.TestCase):
     def ask(self, path, build_id, *offsets, folders=None, env=None):
         options = [f"--folders={folders}"] if folders else []
         return run(SYMBOLS, *options, path, build_id, *offsets, timeout=120,
-                   env=dict(os.environ, DEBUGINFOD_URLS="", **(env or {})))
+                   env={**os.environ, "DEBUGINFOD_URLS": "", **(env or {})})
 
     def notes(self, path, build_id, *offsets):
         p = subprocess.run([SYMBOLS, str(path), build_id, *offsets], text=True, check=True,
@@ -210,6 +210,33 @@ class Symbols(unittest.TestCase):
                         env={"LD_PRELOAD": str(library)})
         self.assertEqual(len(re.findall(r"(?m)^unreadable libvictim.so\+0x", text)), 2)
         self.assertEqual(text.count("is damaged"), 2)
+
+    def test_no_server_is_asked(self):
+        """A library in place of libdebuginfod tells when it is used with a server to ask."""
+        source, library = self.folder / "server.c", self.folder / "libdebuginfod.so.1"
+        source.write_text("""
+#include <stdio.h>
+#include <stdlib.h>
+static void tell(void)
+{
+	if (getenv("DEBUGINFOD_URLS"))
+		fclose(fopen(getenv("TOLD"), "w"));
+}
+void *debuginfod_begin(void) { tell(); return malloc(1); }
+void debuginfod_end(void *c) { free(c); }
+int debuginfod_find_executable(void) { tell(); return -38; }
+int debuginfod_find_debuginfo(void) { tell(); return -38; }
+""")
+        run(CC, "-shared", "-fPIC", source, "-o", library)
+        path = self.stripped("stripped/libvictim.so")
+        self.ask(path, self.build_id, self.hidden,
+                 env={"LD_LIBRARY_PATH": str(self.folder), "TOLD": str(self.folder / "told"),
+                      "DEBUGINFOD_URLS": "http://127.0.0.1:9"})
+        self.assertFalse((self.folder / "told").exists())
+
+    def test_memory_is_limited(self):
+        text = run(SYMBOLS, "--memory", "_Z6kernelPfi")
+        self.assertRegex(text, r"Max address space +1[67]\d{9} ")
 
     def test_names(self):
         def name(text):

@@ -11,13 +11,13 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "launch.h"
+#include "proc.h"
 #include "program.h"
 #include "watch.h"
 
@@ -43,31 +43,13 @@ struct tree {
 
 /* ---- one process ---- */
 
-/* @return bytes read; the text has a NUL behind it. */
-static size_t read_proc(pid_t pid, const char *name, char *text, size_t bytes)
-{
-	char path[64];
-	size_t used = 0;
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	while (fd >= 0 && used + 1 < bytes && (n = read(fd, text + used, bytes - 1 - used)) > 0)
-		used += (size_t)n;
-	if (fd >= 0)
-		close(fd);
-	text[used] = '\0';
-	return used;
-}
-
 static pid_t parent_of(pid_t pid)
 {
 	char text[1024];
 	const char *after;
 	int parent = 0;
 
-	read_proc(pid, "stat", text, sizeof(text));
+	proc_read(pid, "stat", text, sizeof(text));
 	/* The name of the program may have anything in it, also brackets. */
 	after = strrchr(text, ')');
 	return after && sscanf(after + 1, " %*c %d", &parent) == 1 ? parent : 0;
@@ -76,7 +58,7 @@ static pid_t parent_of(pid_t pid)
 static bool has_variable(pid_t pid, const char *library)
 {
 	static char text[1 << 18];
-	size_t bytes = read_proc(pid, "environ", text, sizeof(text));
+	size_t bytes = proc_read(pid, "environ", text, sizeof(text));
 
 	for (const char *at = text; at < text + bytes; at += strlen(at) + 1)
 		if (strncmp(at, "LD_PRELOAD=", 11) == 0)
@@ -87,7 +69,7 @@ static bool has_variable(pid_t pid, const char *library)
 static bool is_secure(pid_t pid)
 {
 	Elf64_auxv_t aux[64];
-	size_t bytes = read_proc(pid, "auxv", (char *)aux, sizeof(aux));
+	size_t bytes = proc_read(pid, "auxv", (char *)aux, sizeof(aux));
 
 	for (size_t i = 0; i < bytes / sizeof(aux[0]); i++)
 		if (aux[i].a_type == AT_SECURE)
@@ -99,7 +81,7 @@ static void look_at_maps(struct seen *s)
 {
 	static char text[1 << 20];
 
-	if (!read_proc(s->pid, "maps", text, sizeof(text)))
+	if (!proc_read(s->pid, "maps", text, sizeof(text)))
 		return;
 	s->has_library = strstr(text, "libarena_shim") != NULL;
 	s->has_driver |= strstr(text, "/libcuda.so") != NULL;

@@ -4,34 +4,17 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "proc.h"
+
 #define ENVIRON_MAX (1U << 21)
 #define MOMENT_MS   1000
 #define STEP_MS	    20
-
-/* @return bytes read; the text has a NUL behind it. */
-static size_t read_proc(pid_t pid, const char *name, char *text, size_t bytes)
-{
-	char path[64];
-	size_t used = 0;
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	while (fd >= 0 && used + 1 < bytes && (n = read(fd, text + used, bytes - 1 - used)) > 0)
-		used += (size_t)n;
-	if (fd >= 0)
-		close(fd);
-	text[used] = '\0';
-	return used;
-}
 
 /* In clock ticks since the machine started; 0: gone. */
 static unsigned long long began(pid_t pid)
@@ -40,7 +23,7 @@ static unsigned long long began(pid_t pid)
 	char text[1024];
 	const char *after;
 
-	read_proc(pid, "stat", text, sizeof(text));
+	proc_read(pid, "stat", text, sizeof(text));
 	/* The name of the program may have anything in it, also brackets. */
 	after = strrchr(text, ')');
 	if (!after || sscanf(after + 1,
@@ -54,7 +37,7 @@ static unsigned long long began(pid_t pid)
 /* One that has ended, and was not waited for, has no environment. */
 static int is_of_run(pid_t pid, const char *run, char *text)
 {
-	size_t bytes = read_proc(pid, "environ", text, ENVIRON_MAX);
+	size_t bytes = proc_read(pid, "environ", text, ENVIRON_MAX);
 
 	for (const char *at = text; at < text + bytes; at += strlen(at) + 1)
 		if (strncmp(at, "ARENA_RUN=", 10) == 0)

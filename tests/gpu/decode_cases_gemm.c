@@ -127,15 +127,15 @@ DRAW(nvfp4_quant, .x = 1, .gscale = 1, .codes = 1, .sf = 1,
 	{ .name = "decode_" #kernel, .draw = draw_##kernel, .range = { __VA_ARGS__ } }
 
 const struct decode_case cases_gemm[] = {
-	ROW(exllama_gemm, { "x", fill_bf16 }, { "scales", fill_bf16 }, { "ids", fill_ids },
-	    { "weights", fill_f32 }),
-	ROW(fp8_gemm, { "x", fill_e4m3 }, { "w", fill_e4m3 }, { "x_scales", fill_scale },
-	    { "w_scales", fill_scale }, { "bias", fill_bf16 }),
-	ROW(marlin_gemm, { "x", fill_bf16 }, { "scales", fill_bf16 }, { "g_idx", fill_g_idx },
-	    { "perm", fill_perm }, { "bias", fill_bf16 }, { "workspace", fill_locks },
-	    { "status", fill_zero }),
-	ROW(nvfp4_gemm, { "x_sf", fill_e4m3 }, { "w_sf", fill_e4m3 }, { "alpha", fill_scale }),
-	ROW(nvfp4_quant, { "x", fill_bf16 }, { "gscale", fill_scale }),
+	ROW(exllama_gemm, { .name = "x", .fill = fill_bf16 }, { .name = "scales", .fill = fill_bf16 }, { .name = "ids", .fill = fill_ids },
+	    { .name = "weights", .fill = fill_f32 }),
+	ROW(fp8_gemm, { .name = "x", .fill = fill_e4m3 }, { .name = "w", .fill = fill_e4m3 }, { .name = "x_scales", .fill = fill_scale },
+	    { .name = "w_scales", .fill = fill_scale }, { .name = "bias", .fill = fill_bf16 }),
+	ROW(marlin_gemm, { .name = "x", .fill = fill_bf16 }, { .name = "scales", .fill = fill_bf16 }, { .name = "g_idx", .fill = fill_g_idx },
+	    { .name = "perm", .fill = fill_perm }, { .name = "bias", .fill = fill_bf16 }, { .name = "workspace", .fill = fill_locks },
+	    { .name = "status", .fill = fill_zero }),
+	ROW(nvfp4_gemm, { .name = "x_sf", .fill = fill_e4m3 }, { .name = "w_sf", .fill = fill_e4m3 }, { .name = "alpha", .fill = fill_scale }),
+	ROW(nvfp4_quant, { .name = "x", .fill = fill_bf16 }, { .name = "gscale", .fill = fill_scale }),
 	{ .name = NULL },
 };
 /* clang-format on */

@@ -174,12 +174,25 @@ static void add_scopes(struct symbol_answer *a, Dwarf_Die *unit, Dwarf_Die *scop
 	}
 }
 
+/* The unit that has @pc; clang writes no table of addresses, so its units are asked one by one. */
+static Dwarf_Die *unit_of(struct module *m, Dwarf_Addr pc, Dwarf_Addr *bias)
+{
+	Dwarf_Die *unit = dwfl_module_addrdie(m->file, pc, bias);
+
+	if (unit)
+		return unit;
+	while ((unit = dwfl_module_nextcu(m->file, unit, bias)) != NULL)
+		if (dwarf_haspc(unit, pc - *bias) > 0)
+			return unit;
+	return NULL;
+}
+
 /* Scopes as they lie in the code; the first look-up gives those of the inlined function's text. */
 static void add_debug_frames(struct symbol_answer *a, struct module *m, Dwarf_Addr pc)
 {
 	Dwarf_Die *scopes = NULL, *physical = NULL, innermost;
 	Dwarf_Addr bias = 0;
-	Dwarf_Die *unit = dwfl_module_addrdie(m->file, pc, &bias);
+	Dwarf_Die *unit = unit_of(m, pc, &bias);
 	Dwarf *dwarf = dwfl_module_getdwarf(m->file, &bias);
 	int count = unit && dwarf ? dwarf_getscopes(unit, pc - bias, &scopes) : 0;
 
@@ -204,18 +217,28 @@ static void add_table_frame(struct symbol_answer *a, struct module *m, Dwarf_Add
 		add_frame(a, name, false);
 }
 
+/* File and line of @pc itself. @return NULL: not known. */
+static const char *source_of(struct module *m, Dwarf_Addr pc, int *number)
+{
+	Dwarf_Addr bias = 0;
+	Dwarf_Die *unit = unit_of(m, pc, &bias);
+	Dwarf_Line *line = unit ? dwarf_getsrc_die(unit, pc - bias) : NULL;
+
+	if (!line || dwarf_lineno(line, number) != 0)
+		return NULL;
+	return dwarf_linesrc(line, NULL, NULL);
+}
+
 static void add_frames(struct symbol_answer *a, struct module *m, Dwarf_Addr pc)
 {
-	Dwfl_Line *line = dwfl_module_getsrc(m->file, pc);
-	const char *file;
 	int number = 0;
+	const char *file = source_of(m, pc, &number);
 
 	add_debug_frames(a, m, pc);
 	if (a->count == 0 || a->at[a->count - 1].is_inlined) {
 		/* Inlined into a function without a name? Then the table has one. */
 		add_table_frame(a, m, pc);
 	}
-	file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
 	set_place(a, 0, file, number);
 }
 

@@ -6,7 +6,7 @@
  */
 #include "victim.h"
 
-static CUdeviceptr load_weights(int value)
+static __attribute__((noinline)) CUdeviceptr load_weights(int value)
 {
 	CUdeviceptr w;
 

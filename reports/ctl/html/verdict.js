@@ -128,6 +128,6 @@ function processSection(current) {
 				h("td", { class: "num" }, number(p, "warn")),
 				h("td", { class: "num" }, count(p.reloads.filter((r) => !r.verify).length)),
 				h("td", {}, moment(p.first).slice(11, 23)),
-				h("td", { class: "quiet" }, p.why || ""))))),
+				h("td", { class: "quiet words" }, p.why || ""))))),
 		h("p", { class: "quiet" }, "The sections below are about the marked process."));
 }

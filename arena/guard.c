@@ -6,9 +6,10 @@
  * causes, the second writes as many refs as there is room for, and at least one for each cause
  * (owner and reason). Both run under the holders lock; findings are handed out without it.
  *
- * Nothing is sticky: the mark of an exec is cleared before it is judged, and set again while
- * something is wrong. Marks are only set under the holders lock, so a free that we do not see
- * yet in a range's state marks the exec after we are done, and the next launch is judged again.
+ * Nothing is sticky: the mark of an exec is cleared by a judgement that finds nothing wrong. Marks
+ * are only set under the holders lock, so a free that we do not see yet in a range's state marks
+ * the exec after we are done, and the next launch is judged again. A mark is never taken away for
+ * the time of a judgement: another thread that launches the exec would go by.
  *
  * Threads: any. guard_freed() and guard_unmapped() are called without locks.
  */
@@ -305,19 +306,20 @@ static void launch_scan(struct exec *e, struct picture *p)
 {
 	const struct look look = { judge_launch, NULL };
 	struct exec_body *b = e->body;
-
 	/* Relaxed: the lock orders it; see the head of this file. */
-	if (!(load_relaxed(&e->mark) & MARK_JUDGE))
+	uint32_t mark = load_relaxed(&e->mark);
+
+	if (!(mark & MARK_JUDGE))
 		return;
-	store_relaxed(&e->mark, (load_relaxed(&e->mark) & MARK_ORDER) |
-					(b->owned_count || body_frees(b, 0) ? MARK_OWNS : 0) |
-					(launch_is_unsafe() ? MARK_JUDGE : 0));
 	scan(p, e, &look);
 	p->is_known = b->reported == p->key;
 	b->reported = p->key;
-	if (!p->total)
+	if (!p->total) {
+		mark = (mark & MARK_ORDER) | (launch_is_unsafe() ? MARK_JUDGE : 0) |
+		       (b->owned_count || body_frees(b, 0) ? MARK_OWNS : 0);
+		store_relaxed(&e->mark, mark);
 		return;
-	or_release(&e->mark, MARK_JUDGE);
+	}
 	if (p->is_known)
 		return;
 	picture_room(p);

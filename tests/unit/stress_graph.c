@@ -5,7 +5,8 @@
  *
  * Each thread has memory, a template and execs of its own and knows the verdict of each launch of
  * them. All threads also hold shared memory that any of them frees, and launch execs that another
- * thread may just destroy: there only order and memory are checked. At the end nothing is held.
+ * thread may just destroy: there only order and memory are checked. One exec is sound all the time
+ * and one is stale all the time, whoever launches them. At the end nothing is held.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -26,6 +27,7 @@
 #define SHARED_BASE(p) ((uint64_t)0x100000000000 + (p)*2 * MIB)
 #define STEADY	       ((uint64_t)0x180000000000)
 #define STEADY_MAPPED  ((uint64_t)0x190000000000)
+#define GONE	       ((uint64_t)0x1a0000000000)
 #define HANDLE(t, e)   ((uint64_t)(t)*EXECS + (e) + 1)
 #define NODE(t, i)     ((uint64_t)(t)*NODES + (i) + 1)
 
@@ -222,11 +224,24 @@ static void build_steady(void)
 	exec_open(HANDLE(THREADS + 2, 0), 0, b);
 }
 
+/* Memory that was freed before anybody launches. */
+static void build_gone(void)
+{
+	struct word word = { .value = GONE, .confidence = CONFIDENCE_EXACT };
+	struct node_desc n = { .graph = 1001, .node = 1001, .words = &word, .words_count = 1 };
+	struct exec_builder *b = exec_build_begin();
+
+	open_at(RANGE_DEVICE, GONE);
+	exec_build_node(b, &n);
+	exec_open(HANDLE(THREADS + 2, 1), 0, b);
+	free_at(GONE, true);
+}
+
 static void use_steady(struct worker *w)
 {
 	struct unmap_batch b = { 0 };
 
-	switch (below(w, 3)) {
+	switch (below(w, 4)) {
 	case 0:
 		/* NULL: another thread is at it. */
 		ledger_close_end(ledger_close_begin(STEADY, 0), false);
@@ -234,6 +249,11 @@ static void use_steady(struct worker *w)
 	case 1:
 		ledger_unmap_begin(STEADY_MAPPED, MIB, 0, &b);
 		ledger_unmap_end(&b, false);
+		break;
+	case 2:
+		for (unsigned i = 0; i < 20; i++)
+			if (guard_launch(HANDLE(THREADS + 2, 1), w->number))
+				fail("thread %u: one of many launches is missed", w->number);
 		break;
 	default:
 		if (!guard_launch(HANDLE(THREADS + 2, 0), w->number))
@@ -326,6 +346,7 @@ int main(int argc, char **argv)
 	guard_refuses = true;
 	device.stream_busy = busy;
 	build_steady();
+	build_gone();
 	for (unsigned t = 0; t < THREADS; t++) {
 		workers[t].number = t;
 		workers[t].seed = seed_next(&seed);

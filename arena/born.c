@@ -53,17 +53,12 @@ void born_watch(bool on)
 /* Does memory of an allocation node live in [base, end)? */
 static bool has_graph_memory(uint64_t base, uint64_t end)
 {
+	uint64_t last = end - 1;
 	struct range_view v;
 
-	/* From the last range to the first. */
-	while (range_look(range_live, RANGE_LIVE, end - 1, &v) != 0 &&
-	       v.base + v.size_bytes > base) {
+	while (range_below(range_live, base, &last, &v) != 0)
 		if (v.kind == RANGE_GRAPH)
 			return true;
-		if (v.base <= base)
-			break;
-		end = v.base;
-	}
 	return false;
 }
 

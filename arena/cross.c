@@ -19,7 +19,7 @@ struct comparison {
 };
 
 static struct {
-	counter_t compared, agreed, skipped, nodes, addresses, counts[CROSS_REASON_COUNT];
+	counter_t compared, agreed, skipped, nodes, addresses, changed, counts[CROSS_REASON_COUNT];
 } stats;
 
 const char *cross_reason_name(enum cross_reason reason)
@@ -115,12 +115,11 @@ static void compare_node(struct comparison *c, const struct exec_node *n)
 
 	if (w)
 		w->stamp = c->stamp;
-	if (w && w->changes_told >= w->changes_made) {
+	if (w && w->is_changed) {
+		c->out->changed++;
+	} else if (w) {
 		c->out->nodes++;
 		compare_refs(c, n, w);
-	} else if (w) {
-		d.reason = CROSS_CHANGE_UNTOLD;
-		differ(c, &d);
 	} else if (n->count) { /* one without an address says nothing about any */
 		d.reason = CROSS_NODE_ONLY_WALK;
 		differ(c, &d);
@@ -177,6 +176,7 @@ static void count(const struct cross_result *r, bool agreed)
 		counter_bump(&stats.agreed);
 	add_relaxed(&stats.nodes, r->nodes);
 	add_relaxed(&stats.addresses, r->addresses);
+	add_relaxed(&stats.changed, r->changed);
 	for (unsigned i = 0; i < CROSS_REASON_COUNT; i++)
 		add_relaxed(&stats.counts[i], r->counts[i]);
 }
@@ -211,6 +211,7 @@ void cross_read_counters(struct cross_counters *out)
 		.skipped = load_relaxed(&stats.skipped),
 		.nodes = load_relaxed(&stats.nodes),
 		.addresses = load_relaxed(&stats.addresses),
+		.changed = load_relaxed(&stats.changed),
 	};
 	for (unsigned i = 0; i < CROSS_REASON_COUNT; i++)
 		out->counts[i] = load_relaxed(&stats.counts[i]);

@@ -15,8 +15,7 @@
 	X(NODE_ONLY_WALK, "node-only-walk")   /* CUPTI never told of it */          \
 	X(ADDRESS_ONLY_CUPTI, "address-only-cupti")                                 \
 	X(ADDRESS_ONLY_WALK, "address-only-walk")                                   \
-	X(GENERATION, "generation")	  /* same address, other memory */          \
-	X(CHANGE_UNTOLD, "change-untold") /* new parameters, CUPTI did not tell */
+	X(GENERATION, "generation") /* same address, other memory */
 
 /* clang-format off */
 enum cross_reason {
@@ -41,6 +40,7 @@ struct cross_difference {
 struct cross_result {
 	bool compared;		   /* false: the template is older than the window */
 	uint32_t nodes, addresses; /* in both */
+	uint32_t changed;	   /* nodes left out: the program set new parameters since */
 	uint64_t counts[CROSS_REASON_COUNT];
 	uint32_t listed;
 	struct cross_difference list[CROSS_LIST_MAX];
@@ -59,7 +59,7 @@ bool cross_agrees(const struct cross_result *r);
 
 /* Sums over all comparisons. */
 struct cross_counters {
-	uint64_t compared, agreed, skipped, nodes, addresses, counts[CROSS_REASON_COUNT];
+	uint64_t compared, agreed, skipped, nodes, addresses, changed, counts[CROSS_REASON_COUNT];
 };
 void cross_read_counters(struct cross_counters *out);
 

@@ -373,12 +373,8 @@ void ledger_written_extent(uint64_t addr, uint64_t size_bytes)
 		return;
 	/* From the last range to the first. Should an object be reused meanwhile, one advisory is
 	 * lost, nothing else. */
-	while (range_look(range_live, RANGE_LIVE, last, &v) != 0 && v.base + v.size_bytes > addr) {
+	while (range_below(range_live, addr, &last, &v) != 0)
 		range_define(v.range);
-		if (v.base <= addr)
-			return;
-		last = v.base - 1;
-	}
 }
 
 void ledger_written(uint64_t addr)

@@ -320,36 +320,68 @@ void range_gone(struct range *r, bool tell)
 
 /* ---- look ---- */
 
-uint64_t range_look(const struct index *ix, enum range_state state, uint64_t addr,
-		    struct range_view *v)
+enum look { LOOK_NONE, LOOK_OVERTAKEN, LOOK_FOUND };
+struct found {
+	uint64_t generation; /* of the range itself */
+	uint8_t state;
+};
+
+/* The range at or below @addr, in whatever state it is. LOOK_OVERTAKEN: it was taken out, and its
+ * object is free or of another range by now. */
+static enum look look(const struct index *ix, uint64_t addr, struct range_view *v, struct found *f)
 {
-	uint64_t generation;
 	struct range *r;
-	bool right;
 
 again:
 	r = index_floor(ix, addr);
 	if (r == NULL)
-		return 0;
+		return LOOK_NONE;
 	/* Pairs with the store in range_new(). A free object has no owner to look at. */
-	generation = load_acquire(&r->generation);
-	if (generation == 0)
-		return 0;
+	f->generation = load_acquire(&r->generation);
+	if (f->generation == 0)
+		return LOOK_OVERTAKEN;
 	v->range = r;
 	v->owner = load_relaxed(&r->owner);
 	v->base = load_relaxed(&r->base);
 	v->size_bytes = load_relaxed(&r->size_bytes);
 	v->kind = (enum range_kind)load_relaxed(&r->kind);
-	v->generation = v->owner == r ? generation : load_relaxed(&v->owner->generation);
-	right = load_relaxed(&r->state) == state;
+	v->generation = v->owner == r ? f->generation : load_relaxed(&v->owner->generation);
+	f->state = load_relaxed(&r->state);
 	/* Pairs with the store in reuse(): unchanged, all of the above is of one life. */
 	fence_acquire();
-	if (!right || load_relaxed(&r->generation) != generation)
-		return 0;
+	if (load_relaxed(&r->generation) != f->generation)
+		return LOOK_OVERTAKEN;
 	/* Reused elsewhere since the search: not the floor of anything here. */
 	if (v->base > addr)
 		goto again;
-	return generation;
+	return LOOK_FOUND;
+}
+
+uint64_t range_look(const struct index *ix, enum range_state state, uint64_t addr,
+		    struct range_view *v)
+{
+	struct found f;
+
+	return look(ix, addr, v, &f) == LOOK_FOUND && f.state == state ? f.generation : 0;
+}
+
+uint64_t range_below(const struct index *ix, uint64_t base, uint64_t *last, struct range_view *v)
+{
+	struct found f;
+	enum look what;
+
+	while (*last >= base && *last != 0) {
+		what = look(ix, *last, v, &f);
+		if (what == LOOK_OVERTAKEN)
+			continue;
+		if (what == LOOK_NONE || v->base + v->size_bytes <= base)
+			return 0;
+		*last = v->base > base ? v->base - 1 : 0;
+		/* Else it is about to come or to go: others below it are not. */
+		if (f.state == RANGE_LIVE)
+			return f.generation;
+	}
+	return 0;
 }
 
 /* A mapping is in the list of its kind from when the driver made it until the driver undid it; in
@@ -380,22 +412,18 @@ void range_retire(struct index *ix, uint64_t base, uint64_t size_bytes, const st
 	uint64_t last = base + size_bytes - 1, generation;
 	struct range_view v;
 
-	while ((generation = range_look(ix, RANGE_LIVE, last, &v)) != 0 &&
-	       v.base + v.size_bytes > base) {
-		if ((owner == NULL || v.owner == owner) && range_pin(v.range, generation)) {
-			if (range_claim(v.range)) {
-				/* Graphs may share the addresses of their allocation nodes. */
-				if (v.kind != RANGE_GRAPH)
-					counter_bump(&range_counts.overlaps);
-				range_leave(v.range, 0);
-				range_mark_holders(v.owner);
-				range_gone(v.range, false);
-			}
-			range_unpin(v.range);
+	while ((generation = range_below(ix, base, &last, &v)) != 0) {
+		if ((owner != NULL && v.owner != owner) || !range_pin(v.range, generation))
+			continue;
+		if (range_claim(v.range)) {
+			/* Graphs may share the addresses of their allocation nodes. */
+			if (v.kind != RANGE_GRAPH)
+				counter_bump(&range_counts.overlaps);
+			range_leave(v.range, 0);
+			range_mark_holders(v.owner);
+			range_gone(v.range, false);
 		}
-		if (v.base <= base)
-			return;
-		last = v.base - 1;
+		range_unpin(v.range);
 	}
 }
 

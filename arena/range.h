@@ -76,6 +76,12 @@ bool range_mark_holders(struct range *owner);
  */
 uint64_t range_look(const struct index *ix, enum range_state state, uint64_t addr,
 		    struct range_view *v);
+/*
+ * @brief The same of the live range with the greatest base that meets [base, *last]; *last moves
+ * below it, so that a loop goes down through all of them. One that another thread is just opening
+ * or closing is passed over.
+ */
+uint64_t range_below(const struct index *ix, uint64_t base, uint64_t *last, struct range_view *v);
 static inline bool range_view_has(const struct range_view *v, uint64_t addr)
 {
 	return addr - v->base < v->size_bytes;

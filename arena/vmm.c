@@ -183,14 +183,9 @@ void ledger_unmap_begin(uint64_t base, uint64_t size_bytes, uint32_t stack, stru
 
 	if (size_bytes == 0)
 		return;
-	while ((generation = range_look(range_live, RANGE_LIVE, last, &v)) != 0 &&
-	       v.base + v.size_bytes > base) {
+	while ((generation = range_below(range_live, base, &last, &v)) != 0)
 		if (v.kind == RANGE_MAPPED)
 			batch_add(b, &v, generation, stack);
-		if (v.base <= base)
-			break;
-		last = v.base - 1;
-	}
 	if (mark_owners(b))
 		guard_unmapped(b->ranges, b->count, stack);
 }

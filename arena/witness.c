@@ -151,29 +151,19 @@ static struct witness *enter(struct witness *w, uint64_t node)
 	return old;
 }
 
-void witness_node(const struct node_desc *n, bool is_new)
+void witness_node(const struct node_desc *n)
 {
 	struct witness *w = witness_new(n->words_count), *old;
 
 	if (w) {
 		w->node = n->node;
 		w->name = n->name;
-		resolve(w, n);
-	}
-	witness_lock();
-	old = map_get(&nodes, n->node);
-	if (w && old && !is_new) {
-		w->graph = n->graph ? n->graph : old->graph;
-		w->thread = old->thread;
-		w->sequence = old->sequence;
-		w->original = old->original;
-		w->changes_told = old->changes_told + 1;
-		w->changes_made = old->changes_made;
-	} else if (w) {
 		w->graph = n->graph;
 		w->thread = this_thread();
 		w->sequence = ++told.sequence;
+		resolve(w, n);
 	}
+	witness_lock();
 	old = enter(w, n->node);
 	witness_unlock();
 	witness_free(old);
@@ -202,6 +192,7 @@ void witness_clone(uint64_t from_node, uint64_t to_graph, uint64_t to_node)
 		w->thread = this_thread();
 		w->sequence = ++told.sequence;
 		w->name = from->name;
+		w->is_changed = from->is_changed;
 		w->refs_count = from->refs_count;
 		for (uint32_t i = 0; i < w->refs_count; i++)
 			w->refs[i] = from->refs[i];
@@ -218,7 +209,7 @@ void witness_changed(uint64_t node)
 	witness_lock();
 	w = map_get(&nodes, node);
 	if (w)
-		w->changes_made++;
+		w->is_changed = true;
 	witness_unlock();
 }
 

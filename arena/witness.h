@@ -23,11 +23,12 @@ void witness_graph(uint64_t graph, uint64_t original);
 /* @brief The graphs that this thread is told of until (!@on) are the application's own, and no
  * bodies of conditional nodes. */
 void witness_expect_graph(bool on);
-/* @brief A node is new, or its parameters are (graph 0: not told): its words are resolved now. */
-void witness_node(const struct node_desc *n, bool is_new);
+/* @brief A node is new: its words are resolved now. */
+void witness_node(const struct node_desc *n);
 /* @brief Node @to_node is a clone: it means what its original means. */
 void witness_clone(uint64_t from_node, uint64_t to_graph, uint64_t to_node);
-/* @brief The application changed the parameters of @node: the witness should have heard. */
+/* @brief The application set new parameters of @node. CUPTI tells of that for execs alone: what
+ * the witness knows of the node, and of clones that are made from here on, is out of date. */
 void witness_changed(uint64_t node);
 void witness_forget_node(uint64_t node);
 void witness_forget_graph(uint64_t graph);
@@ -69,7 +70,7 @@ struct witness {
 	uint32_t sequence;		/* of what that thread was told */
 	uint32_t stamp;			/* of the comparison that met it last */
 	uint32_t name;
-	uint32_t changes_told, changes_made;
+	bool is_changed; /* since it was told */
 	uint32_t refs_count, refs_cap;
 	struct witness_ref refs[]; /* exact and struct ones, in the scanner's order */
 };

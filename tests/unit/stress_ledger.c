@@ -5,7 +5,8 @@
  *
  * Fixed ranges live during the whole run, between them and in one granule with them others come
  * and go: a fixed range must be found by every look-up. Each thread has addresses of its own
- * where it knows what lives; pins and holders are shared by all.
+ * where it knows what lives; pins and holders are shared by all. At the end, memory whose free was
+ * not seen is found dead although others come and go above it.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@
 #define FIXED_STRIDE ((uint64_t)40 << 10)	/* crowds at several levels */
 #define SHARED_COUNT 32
 #define PAGE	     ((uint64_t)2 << 20)
+#define LOST	     ((uint64_t)0x300000000000) /* frees here are not seen */
 
 struct worker {
 	pthread_t thread;
@@ -223,6 +225,36 @@ static void check_counters(void)
 		fail("%u ranges without content", ledger_undefined_count);
 }
 
+static _Atomic bool is_over;
+
+static void *come_and_go(void *arg)
+{
+	while (!load_relaxed(&is_over)) {
+		open_at(RANGE_DEVICE, LOST + 8 * PAGE, PAGE);
+		ledger_close_end(ledger_close_begin(LOST + 8 * PAGE, 0), true);
+	}
+	return NULL;
+}
+
+/* What opens over a range whose free was not seen closes it, whatever happens above that. */
+static void lose_frees(void)
+{
+	struct range_view v;
+	pthread_t other;
+
+	if (pthread_create(&other, NULL, come_and_go, NULL) != 0)
+		fail("no thread");
+	for (unsigned i = 0; i < rounds * 10; i++) {
+		open_at(RANGE_DEVICE, LOST + PAGE, PAGE);
+		open_at(RANGE_DEVICE, LOST, 16 * PAGE);
+		if (ledger_find(LOST + PAGE, &v) && v.base == LOST + PAGE)
+			fail("round %u: what lies under a new range still lives", i);
+		ledger_close_end(ledger_close_begin(LOST, 0), true);
+	}
+	store_relaxed(&is_over, true);
+	pthread_join(other, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	static struct worker workers[THREADS];
@@ -246,5 +278,6 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(workers[i].thread, NULL);
 	check_counters();
+	lose_frees();
 	return 0;
 }

@@ -14,7 +14,7 @@ static CUdeviceptr out;
 
 static void write_word(CUdeviceptr at, uint64_t word)
 {
-	CK(cuMemcpyHtoD(at, &word, sizeof(word)));
+	poke_bytes(at, &word, sizeof(word));
 }
 
 /* A graph of a kernel that reads *(int *)*@at into out. */

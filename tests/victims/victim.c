@@ -203,16 +203,21 @@ int peek(CUdeviceptr p)
 	return v;
 }
 
+void poke_bytes(CUdeviceptr p, const void *from, size_t bytes)
+{
+	settle();
+	CK(cuMemcpyHtoD(p, from, bytes));
+	/* From pageable memory it returns before the device has all of it. */
+	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
+}
+
 void poke(CUdeviceptr p, int v)
 {
 	int copy[N_INTS];
 
 	for (size_t i = 0; i < N_INTS; i++)
 		copy[i] = v;
-	settle();
-	CK(cuMemcpyHtoD(p, copy, sizeof(copy)));
-	/* From pageable memory it returns before the device has all of it. */
-	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
+	poke_bytes(p, copy, sizeof(copy));
 }
 
 void tell(const char *name, long long value)

@@ -70,6 +70,7 @@ void launch_single(const char *kernel, void **args); /* one thread */
 void settle(void);	 /* wait for the thread's stream */
 int peek(CUdeviceptr p); /* first int, synchronous */
 void poke(CUdeviceptr p, int v);
+void poke_bytes(CUdeviceptr p, const void *from, size_t bytes); /* there when it returns */
 void tell(const char *name, long long value);
 
 static inline void run_set(CUdeviceptr p, int v)

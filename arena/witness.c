@@ -213,16 +213,6 @@ void witness_changed(uint64_t node)
 	witness_unlock();
 }
 
-bool witness_knows(uint64_t node)
-{
-	bool known;
-
-	witness_lock();
-	known = map_get(&nodes, node) != NULL;
-	witness_unlock();
-	return known;
-}
-
 bool witness_cloned(uint64_t graph, uint64_t node)
 {
 	const struct witness *w;
@@ -383,15 +373,16 @@ void witness_exec_begin(bool framed)
 	told.framed = framed;
 }
 
-void witness_exec_end(bool framed)
+bool witness_exec_end(bool framed)
 {
 	if (told.framed && !framed)
-		return;
+		return false;
 	told.in_exec = told.framed = false;
 	told.count = 0;
 	chunk_put(told.originals, told.cap * sizeof(*told.originals));
 	told.originals = NULL;
 	told.cap = 0;
+	return true;
 }
 
 bool witness_in_exec(void)

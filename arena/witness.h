@@ -35,7 +35,6 @@ void witness_forget_graph(uint64_t graph);
 /* @brief Forget everything. */
 void witness_clear(void);
 
-bool witness_knows(uint64_t node);
 /* @brief Was it cloned into being, and in @graph? */
 bool witness_cloned(uint64_t graph, uint64_t node);
 /* @brief Was @graph made in this window, so that all of its nodes were told? */
@@ -54,7 +53,8 @@ uint64_t witness_body(uint64_t node, uint32_t index);
  * tells of it: then that begins and ends nothing.
  */
 void witness_exec_begin(bool framed);
-void witness_exec_end(bool framed);
+/* @return false: nothing ended, as a call of the application frames it. */
+bool witness_exec_end(bool framed);
 /* @brief Is it being made, so that new nodes are the exec's own, which nobody may ask for? */
 bool witness_in_exec(void);
 

@@ -27,14 +27,14 @@
 /* What happened; the fields of struct recorder_event that are set. Order of what CUPTI tells: an
  * object is created after it can be asked for, and destroyed before it goes away. */
 enum recorder_kind {
-	RECORDER_GRAPH_CREATED,		/* graph */
-	RECORDER_GRAPH_CLONED,		/* graph, original_graph */
-	RECORDER_GRAPH_DESTROYING,	/* graph */
-	RECORDER_NODE_CREATED,		/* graph, node, node_type */
-	RECORDER_NODE_CLONED,		/* graph, node, node_type, original_graph, original_node */
-	RECORDER_NODE_DESTROYING,	/* graph, node */
-	RECORDER_NODE_UPDATED,		/* graph, node, exec if it is of one */
-	RECORDER_NODE_PARAMS_SET,	/* exec, graph, node */
+	RECORDER_GRAPH_CREATED,	   /* graph */
+	RECORDER_GRAPH_CLONED,	   /* graph, original_graph */
+	RECORDER_GRAPH_DESTROYING, /* graph */
+	RECORDER_NODE_CREATED,	   /* graph, node, node_type */
+	RECORDER_NODE_CLONED,	   /* graph, node, node_type, original_graph, original_node */
+	RECORDER_NODE_DESTROYING,  /* graph, node */
+	RECORDER_NODE_UPDATED,	   /* exec, graph, node: of execs alone, as CUPTI's documents say */
+	RECORDER_NODE_PARAMS_SET,  /* the same */
 	RECORDER_DEPENDENCY_CREATED,	/* graph, node, dependency */
 	RECORDER_DEPENDENCY_DESTROYING, /* graph, node, dependency */
 	RECORDER_EXEC_CREATING,	  /* graph; the clones up to EXEC_CREATED are the exec's own */
@@ -46,9 +46,9 @@ enum recorder_kind {
 
 /* One call that came back. Strings are good until the event's function returns. */
 struct recorder_launch {
-	const char *call;   /* the driver's function */
-	const char *kernel; /* NULL: it launches none, or its name is not told */
-	uint64_t stream;    /* CUstream, 0: the default one, or the call takes none */
+	const char *call;	      /* the driver's function */
+	const char *kernel;	      /* NULL: it launches none, or its name is not told */
+	uint64_t stream;	      /* CUstream, 0: the default one, or the call takes none */
 	uint32_t correlation, result; /* CUPTI's number of the call; CUresult */
 };
 

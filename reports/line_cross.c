@@ -57,6 +57,7 @@ json_t *line_cross_sums(void)
 	X(skipped);
 	X(nodes);
 	X(addresses);
+	X(changed);
 #undef X
 	set_counts(o, c.counts);
 	return o;

@@ -85,7 +85,8 @@ static inline void cupti_expect_graph(bool on)
 		witness_expect_graph(on);
 }
 
-/* @brief The driver changed the parameters of @node, as the application asked. */
+/* @brief The driver changed the parameters of @node, as the application asked: CUPTI tells nobody.
+ */
 static inline void cupti_changed(CUgraphNode node)
 {
 	if (__builtin_expect(load_relaxed(&witness_on), 0))
@@ -97,10 +98,12 @@ static inline void cupti_instantiating(bool on)
 {
 	if (on)
 		cupti_work();
-	cupti_told = 0;
-	if (on && load_relaxed(&witness_on))
+	/* Without a window none is due. */
+	cupti_told = !load_relaxed(&witness_on);
+	/* Without a window, too: one may open before the driver tells. */
+	if (on)
 		witness_exec_begin(true);
-	else if (!on && witness_in_exec())
+	else
 		witness_exec_end(true);
 }
 

@@ -14,6 +14,7 @@
 
 #include "arena/intern.h"
 #include "reports/write.h"
+#include "shim/coverage.h"
 #include "shim/cupti.h"
 #include "shim/nested.h"
 #include "shim/options.h"
@@ -27,16 +28,7 @@ static void node_created(const struct recorder_event *e)
 {
 	/* A clone may be told twice, as a clone and as a new node: it stays a clone. */
 	if (!witness_in_exec() && !witness_cloned(e->graph, e->node))
-		walk_told((CUgraph)e->graph, (CUgraphNode)e->node, (CUgraphNodeType)e->node_type,
-			  true);
-}
-
-/* Only of nodes that are known, and so are no exec's own. */
-static void node_changed(const struct recorder_event *e)
-{
-	if (e->exec == 0 && witness_knows(e->node))
-		walk_told((CUgraph)e->graph, (CUgraphNode)e->node, (CUgraphNodeType)e->node_type,
-			  false);
+		walk_told((CUgraph)e->graph, (CUgraphNode)e->node, (CUgraphNodeType)e->node_type);
 }
 
 static void node_cloned(const struct recorder_event *e)
@@ -64,6 +56,13 @@ static void node_destroying(const struct recorder_event *e)
 {
 	witness_forget_node(e->node);
 	birth_forget_node(e->graph, e->node);
+}
+
+/* No wrapper frames it, so there is no mirror: nobody will judge its launches. */
+static void exec_created(void)
+{
+	if (witness_exec_end(false))
+		coverage_count(UNKNOWN_EXEC);
 }
 
 /* For audits, which watch the whole process: elsewhere the count is all there is to say. */
@@ -95,16 +94,13 @@ static void tell(const struct recorder_event *e)
 		return node_cloned(e);
 	case RECORDER_NODE_DESTROYING:
 		return node_destroying(e);
-	case RECORDER_NODE_UPDATED:
-	case RECORDER_NODE_PARAMS_SET:
-		return node_changed(e);
 	case RECORDER_EXEC_CREATING:
 		return witness_exec_begin(false);
 	case RECORDER_EXEC_CREATED:
-		return witness_exec_end(false);
+		return exec_created();
 	case RECORDER_LAUNCH:
 		return launched(&e->launch);
-	default: /* counted */
+	default: /* counted: edges, and what changes in an exec, which has no getter */
 		return;
 	}
 }

@@ -273,7 +273,7 @@ void walk_birth(CUgraph graph, CUgraphNode node)
 	walk_end(w);
 }
 
-void walk_told(CUgraph graph, CUgraphNode node, CUgraphNodeType type, bool is_new)
+void walk_told(CUgraph graph, CUgraphNode node, CUgraphNodeType type)
 {
 	struct walk *w = walk_begin();
 	/* Who else hears of an allocation node hears it before its memory is used. */
@@ -294,7 +294,7 @@ void walk_told(CUgraph graph, CUgraphNode node, CUgraphNodeType type, bool is_ne
 		count_unread(w);
 		told_last = node;
 		birth_record(&n);
-		witness_node(&n, is_new);
+		witness_node(&n);
 	}
 	walk_end(w);
 }

@@ -31,9 +31,9 @@ struct exec_builder *walk_template(CUgraph graph);
 /* @brief Node @node was added to @graph or got new parameters (then @graph may be NULL). */
 void walk_birth(CUgraph graph, CUgraphNode node);
 
-/* @brief CUPTI told that @node of @graph is new (@is_new) or changed: its birth, and what it holds
- * for the second witness. Inside the driver: nodes with addresses are asked for those, no more. */
-void walk_told(CUgraph graph, CUgraphNode node, CUgraphNodeType type, bool is_new);
+/* @brief CUPTI told that @node of @graph is new: its birth, and what it holds for the second
+ * witness. Inside the driver: nodes with addresses are asked for those, no more. */
+void walk_told(CUgraph graph, CUgraphNode node, CUgraphNodeType type);
 
 /* @brief Node @node of @graph is a launch of @exec that was captured: its nodes mean what those of
  * the exec mean. */

@@ -86,6 +86,14 @@ SCENES = {
                                    verdict="fail"),
     "an unseen clone": scene("scenes", "unseen-clone", "capture", launches=["401"],
                              verdict="fail"),
+    "an unseen exec, off": scene("scenes", "unseen-exec", "off", gaps={"unknown-exec": 0}),
+    "an unseen exec": scene("scenes", "unseen-exec", "capture", gaps={"unknown-exec": 1},
+                            verdict="unproven"),
+    # CUPTI does not tell of new parameters: it is no difference, and by itself it misses them.
+    "changes": scene("scenes", "changes", "capture", launches=["0", "401"], verdict="fail", cupti={
+        **AGREE, "cross.compared": 2, "cross.agreed": 2, "cross.changed": 2}),
+    "changes, alone": scene("scenes", "changes", "alone", launches=["0", "700"], cupti={
+        **AGREE, "cross.changed": 2}),
     "an unseen body, off": scene("scenes", "unseen-body", "off", launches=["0", "700"],
                                  verdict="unproven"),
     "an unseen body": scene("scenes", "unseen-body", "capture", launches=["0", "401"],

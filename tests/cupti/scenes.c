@@ -246,6 +246,43 @@ static void unseen_clone(void)
 	replay("E", instantiate(copy));
 }
 
+/* Nobody who is asked sees the exec made, or launched. */
+static void unseen_exec(void)
+{
+	__typeof__(&cuGraphInstantiateWithFlags) make =
+		(__typeof__(make))past("cuGraphInstantiateWithFlags");
+	__typeof__(&cuGraphLaunch) run = (__typeof__(run))past("cuGraphLaunch");
+	CUgraphExec e;
+	CUgraph g;
+
+	start();
+	CAPTURE(g, run_acc(out, w));
+	CK(make(&e, g, 0));
+	CK(run(e, S));
+	settle();
+	tell("out", peek(out));
+}
+
+/* New parameters of a node that is copied then, and whose memory goes before it is instantiated. */
+static void changes(void)
+{
+	CUdeviceptr other = dev_alloc("other", BIG);
+	CUDA_KERNEL_NODE_PARAMS p;
+	CUgraphNode node;
+	CUgraph g, clone;
+
+	start();
+	CK(cuGraphCreate(&g, 0));
+	node = add_acc(g, NULL, out, w);
+	CK(cuGraphKernelNodeGetParams(node, &p));
+	p.kernelParams = (void *[]){ p.kernelParams[0], &other, p.kernelParams[2] };
+	CK(cuGraphKernelNodeSetParams(node, &p));
+	CK(cuGraphClone(&clone, g));
+	replay("E", instantiate(clone));
+	dev_free(other);
+	replay("F", instantiate(g));
+}
+
 /* A graph with a conditional node whose body only its maker was told. */
 static CUgraphExec body(bool seen)
 {
@@ -317,4 +354,5 @@ VICTIM({ "cut", cut }, { "fifty", fifty }, { "later", later }, { "phase", phase 
        { "phase-empty", phase_empty }, { "only-eager", only_eager }, { "ends", ends },
        { "ends-capturing", ends_capturing }, { "threads", threads }, { "forks", forks },
        { "edits", edits }, { "unseen-node", unseen_node }, { "unseen-clone", unseen_clone },
-       { "unseen-body", unseen_body }, { "second-body", second_body }, { "seen-body", seen_body });
+       { "unseen-exec", unseen_exec }, { "changes", changes }, { "unseen-body", unseen_body },
+       { "second-body", second_body }, { "seen-body", seen_body });

@@ -21,15 +21,6 @@ static void tell_created(struct exec *e, const struct graph *g)
 	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_EXEC_CREATED, .exec = e, .graph = g });
 }
 
-static void tell_updated(const struct exec *e, const struct graph *g)
-{
-	for (size_t i = 0; i < g->n; i++)
-		tool_tell((struct sim_tool_data){
-			.event = SIM_TOOL_NODE_UPDATED, .exec = e, .graph = g, .node = g->node[i],
-			.type = g->node[i]->op->p.type,
-		});
-}
-
 static CUresult instantiate(CUgraphExec *out, CUgraph h, uint64_t flags)
 {
 	struct graph *g = obj_get(h, OBJ_GRAPH);
@@ -289,7 +280,6 @@ CUresult do_cuGraphExecUpdate_v2(CUgraphExec h, CUgraph graph, CUgraphExecUpdate
 	keep_names(e->program, p);
 	program_put(e->program);
 	e->program = p;
-	tell_updated(e, g);
 	return CUDA_SUCCESS;
 }
 

@@ -67,7 +67,6 @@ static CUresult set(CUgraphNode h, const CUgraphNodeParams *p)
 		return rc;
 	op_put(node->op);
 	node->op = op;
-	tool_tell_node(SIM_TOOL_NODE_UPDATED, node);
 	return CUDA_SUCCESS;
 }
 

@@ -9,7 +9,8 @@
  * Order: a graph or node can be read when its creation is told and until its destruction was; a
  * node comes before its edges. An instantiation tells EXEC_CREATE_STARTING, a clone of the
  * template that belongs to the exec (each node CREATED, then CLONED), EXEC_CREATED: twice the
- * callbacks for the nodes of a template, as measured on an H200.
+ * callbacks for the nodes of a template, as measured on an H200. New parameters are told of nodes
+ * of execs (SET_PARAMS), but neither of a template's nodes nor by the update of an exec.
  */
 #ifndef SIM_TOOL_H
 #define SIM_TOOL_H
@@ -29,8 +30,7 @@ enum sim_tool_event {
 	SIM_TOOL_EXEC_CREATED,
 	SIM_TOOL_EXEC_DESTROY_STARTING,
 	SIM_TOOL_NODE_CLONED,
-	SIM_TOOL_NODE_UPDATED = 22,
-	SIM_TOOL_NODE_SET_PARAMS,
+	SIM_TOOL_NODE_SET_PARAMS = 23,
 	SIM_TOOL_ENTER = 100, /* an exported function: symbol */
 	SIM_TOOL_EXIT,	      /* symbol, result */
 };

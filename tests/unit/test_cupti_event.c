@@ -18,19 +18,23 @@ counter_t coverage[COVERAGE_COUNT];
 static uint64_t parameter[256]; /* what node n holds now */
 static unsigned asked;
 
-void walk_told(CUgraph graph, CUgraphNode node, CUgraphNodeType type, bool is_new)
+void walk_told(CUgraph graph, CUgraphNode node, CUgraphNodeType type)
 {
 	const struct node_desc *n =
 		KERNEL((uint64_t)graph, (uint64_t)node, parameter[(uint64_t)node]);
 
 	asked++;
 	birth_record(n);
-	witness_node(n, is_new);
+	witness_node(n);
 }
 
 static enum window_mode mode;
 static struct report_launch line;
 static unsigned lines;
+
+void cupti_work_slow(void)
+{
+}
 
 uint64_t option_value(enum option_id o)
 {
@@ -84,8 +88,10 @@ Test(cupti_event, a_node_means_what_it_meant_when_it_was_told)
 	cr_assert(means_now(G, 1));
 	replace();
 	cr_assert_not(means_now(G, 1));
+	/* Of execs, whatever their nodes are called. */
 	tell(RECORDER_NODE_UPDATED, G, 1, 0);
-	cr_assert(means_now(G, 1));
+	tell(RECORDER_NODE_PARAMS_SET, G, 1, 0);
+	cr_assert_not(means_now(G, 1));
 }
 
 Test(cupti_event, a_clone_means_what_its_original_meant_in_either_order)
@@ -119,6 +125,25 @@ Test(cupti_event, the_nodes_of_an_exec_are_not_asked_for)
 	tell(RECORDER_EXEC_CREATED, G, 0, 0);
 	tell(RECORDER_NODE_CREATED, G, 2, 0);
 	cr_assert_eq(asked, 1);
+}
+
+Test(cupti_event, an_exec_that_no_wrapper_made_is_counted)
+{
+	tell(RECORDER_EXEC_CREATING, G, 0, 0);
+	tell(RECORDER_EXEC_CREATED, G, 0, 0);
+	cr_assert_eq(load_relaxed(&coverage[COVERAGE_UNKNOWN_EXEC]), 1);
+	for (int i = 0; i < 2; i++) {
+		/* The second time the window opens in the middle of the call. */
+		store_relaxed(&witness_on, i == 0);
+		cupti_instantiating(true);
+		store_relaxed(&witness_on, true);
+		tell(RECORDER_EXEC_CREATING, G, 0, 0);
+		tell(RECORDER_EXEC_CREATED, G, 0, 0);
+		cr_assert(witness_in_exec());
+		cupti_instantiating(false);
+		cr_assert_not(witness_in_exec());
+	}
+	cr_assert_eq(load_relaxed(&coverage[COVERAGE_UNKNOWN_EXEC]), 1);
 }
 
 Test(cupti_event, what_is_destroyed_has_no_birth)

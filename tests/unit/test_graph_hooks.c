@@ -181,9 +181,9 @@ uint64_t cupti_body(CUgraphNode node, uint32_t index)
 	return 0;
 }
 
-void witness_node(const struct node_desc *n, bool is_new)
+void witness_node(const struct node_desc *n)
 {
-	note("%s %lx/%lx; ", is_new ? "told" : "told again", n->graph, n->node);
+	note("told %lx/%lx; ", n->graph, n->node);
 }
 
 bool exec_build_unborn(const struct exec_builder *b)
@@ -207,9 +207,10 @@ void witness_exec_begin(bool framed)
 	instantiating = true;
 }
 
-void witness_exec_end(bool framed)
+bool witness_exec_end(bool framed)
 {
 	instantiating = false;
+	return true;
 }
 
 bool witness_in_exec(void)

@@ -6,7 +6,7 @@
 #
 # BUILD_DIR (default build/gpu) is built here if it is missing; one that was built elsewhere and
 # carried here is used as it is. Sections: victims slots a20 stock faulty measure cupti cupti_times client python
-# blocks kernels engine (default: all).
+# blocks blocks_times kernels engine two (default: all).
 # With $OUT set, the log, the figures and the reports are left there.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1

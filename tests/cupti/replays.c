@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a CUPTI that was there and was finalised leaves of a replay's speed, with nothing of ours in
- * the process: tests/gpu compares it with a window that was closed. Prints "measure NAME
- * NANOSECONDS", as measure.c of the victims does.
+ * the process: tests/gpu compares it with a window that was closed. The graph is made without it
+ * (never), while it is attached (inside) or afterwards (after).
  */
 #include <cupti.h>
-#include <time.h>
 
-#include "tests/victims/victim.h"
+#include "tests/victims/slices.h"
 
 #define NODES	256
-#define BATCHES 41
-#define REPLAYS 10 /* between two synchronisations: below the depth of the launch queue */
+#define REPLAYS 8
 
 static CUdeviceptr out, w;
+static CUgraphExec replayed;
 
 static void CUPTIAPI hear(void *userdata, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
 			  const void *data)
@@ -35,6 +34,11 @@ static void detach(CUpti_SubscriberHandle s)
 	MUST(cuptiFinalize() == CUPTI_SUCCESS);
 }
 
+static void replay_once(void)
+{
+	CK(cuGraphLaunch(replayed, S));
+}
+
 static CUgraphExec chain(void)
 {
 	CUgraphNode last = NULL;
@@ -52,64 +56,37 @@ static void start(void)
 	CK(cuMemAlloc(&w, BIG));
 }
 
-static void serve(CUgraphExec e, unsigned times)
+static void serve(void)
 {
-	for (unsigned i = 0; i < times; i++)
-		CK(cuGraphLaunch(e, S));
-	settle();
+	SLICES_SERVE({ "replay-256", replay_once, REPLAYS, NULL });
 }
 
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void measure(const char *name, CUgraphExec e)
-{
-	double samples[BATCHES];
-
-	serve(e, 10 * REPLAYS);
-	for (unsigned i = 0; i < BATCHES; i++) {
-		double start_ns = now_ns();
-
-		for (unsigned k = 0; k < REPLAYS; k++)
-			CK(cuGraphLaunch(e, S));
-		samples[i] = (now_ns() - start_ns) / REPLAYS;
-		settle();
-	}
-	qsort(samples, BATCHES, sizeof(*samples), by_value);
-	printf("measure %s %.1f\n", name, samples[BATCHES / 2]);
-}
-
-/* A graph that was made while it was attached, and one that was made afterwards. */
-static void finalized(void)
+static void inside(void)
 {
 	CUpti_SubscriberHandle s;
-	CUgraphExec inside;
 
 	start();
 	s = attach();
-	inside = chain();
-	serve(inside, REPLAYS);
+	replayed = chain();
+	replay_once();
+	settle();
 	detach(s);
-	measure("replay-inside", inside);
-	measure("replay-after", chain());
+	serve();
+}
+
+static void after(void)
+{
+	start();
+	detach(attach());
+	replayed = chain();
+	serve();
 }
 
 static void never(void)
 {
 	start();
-	measure("replay-256", chain());
+	replayed = chain();
+	serve();
 }
 
-VICTIM({ "finalized", finalized }, { "never", never });
+VICTIM({ "inside", inside }, { "after", after }, { "never", never });

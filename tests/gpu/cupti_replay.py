@@ -1,26 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time of one replay of a graph of 256 nodes; with "windows", also of the newest and of the
-first graph after each of six further captures. What a window costs while it is open is over by
-then: it is paid by the first replays, which are not measured.
-
-    cupti_replay.py [--lock FILE] [windows]
-
-Of processes that share a lock file, all start at once, which takes them long, and measure one by
-one, when all have started."""
-import fcntl
-import statistics
+"""CPU time of one replay of a graph of 256 nodes: overhead.py asks for slices. What a window costs
+while it is open is over by then: it is paid by the first replays, which are not measured. With
+"windows", instead: of the newest and of the first graph after each of six further captures."""
 import sys
-import time
 
-lock = open(sys.argv[sys.argv.index("--lock") + 1], "w") if "--lock" in sys.argv else None
-if lock:
-    fcntl.flock(lock, fcntl.LOCK_SH)
+import torch
 
-import torch  # noqa: E402  (the start that others wait for)
+import slices
 
 NODES = 256
-REPLAYS = 20                    # between two synchronisations: the queue never fills
+REPLAYS = 8                     # between two synchronisations: the queue never fills
+WARM_UP = 400                   # more than a window stays open for
 x = torch.ones(1024, device="cuda")
 
 
@@ -32,27 +23,25 @@ def capture():
     return graph
 
 
-def replay_ns(graph):
-    torch.cuda.synchronize()
-    start = time.perf_counter_ns()
-    for _ in range(REPLAYS):
+def replays_of(graph):
+    return slices.Measure(graph.replay, REPLAYS)
+
+
+def say(name, graph):
+    for _ in range(WARM_UP):
         graph.replay()
-    return (time.perf_counter_ns() - start) / REPLAYS
-
-
-def measure(name, graph, warm_up, samples):
-    for _ in range(warm_up):
-        replay_ns(graph)
-    print("measure %s %.1f" % (name, statistics.median(replay_ns(graph) for _ in range(samples))))
+    print("measure %s %.1f" % (name, slices.slice_ns(replays_of(graph), torch.cuda.synchronize)))
 
 
 x.mul_(1.0)
 torch.cuda.synchronize()
-if lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)    # given back by the end of the process
 first = capture()
-measure("cupti-replay-256", first, 20, 60)
-for i in range(1, 7) if "windows" in sys.argv else ():
-    newest = capture()
-    measure(f"cupti-newest-after-window-{i}", newest, 10, 20)
-    measure(f"cupti-first-after-window-{i}", first, 2, 20)
+for _ in range(WARM_UP):
+    first.replay()
+if "windows" in sys.argv:
+    for i in range(1, 7):
+        newest = capture()
+        say(f"cupti-newest-after-window-{i}", newest)
+        say(f"cupti-first-after-window-{i}", first)
+else:
+    slices.serve({"cupti-replay-256": replays_of(first)}, torch.cuda.synchronize)

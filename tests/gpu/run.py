@@ -9,9 +9,10 @@ are well: no finding, the same output), faulty (PyTorch programs that must be ca
 the cases with it), cupti_times (windows, and replays after them; section_cupti.py), client (the Python client on real models,
 the gate over processes; section_client.py), python (what stock PyTorch can say and use:
 NVTX, stacks, a MemPool; section_python.py), kernels (the shim's own kernels against their
-C twins, and their bandwidth; section_kernels.py), engine (every model family of tests/engine, 20
-reloads; section_engine.py). A table comes last. With $OUT set, the table, the log,
-the figures and the reports of the programs are left there.
+C twins, and their bandwidth; section_kernels.py), blocks and blocks_times (tensors that move inside
+the caching allocator, and what its events cost; section_blocks.py), engine (every model family of tests/engine, 20
+reloads; section_engine.py), two (programs on two GPUs; section_two.py). A table comes last. With
+$OUT set, the table, the log, the figures and the reports of the programs are left there.
 Exit: 0 all as expected, 1 not, 77 no GPU.
 """
 import argparse
@@ -30,6 +31,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
+import overhead  # noqa: E402
 import run_case  # noqa: E402  (the reader of reports that the simulation is tested with)
 import section_blocks  # noqa: E402
 import section_client  # noqa: E402
@@ -37,11 +39,12 @@ import section_cupti  # noqa: E402
 import section_engine  # noqa: E402
 import section_kernels  # noqa: E402
 import section_python  # noqa: E402
+import section_two  # noqa: E402
 
 SKIP = 77
 CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 WORKERS = 4
-PAIRS_TORCH, PAIRS_DRIVER = 8, 9
+MEASURE_GROUPS, MEASURE_SECONDS = 6, 15    # of each program
 EXPECTATIONS = sorted((HERE.parent / "victims").glob("*.expect"))
 XLA_FLAGS = ("--xla_gpu_graph_min_graph_size=1 "
              "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL")
@@ -167,8 +170,14 @@ class Suite:
     def run_kernels(self):
         section_kernels.run(self)
 
+    def run_two(self):
+        section_two.run(self)
+
     def run_blocks(self):
         section_blocks.run(self)
+
+    def run_blocks_times(self):
+        section_blocks.run_times(self)
 
     caught = staticmethod(lambda result, name: caught(result, name))
 
@@ -274,34 +283,24 @@ class Suite:
         return name, problems, refused[0] if refused else ""
 
     def run_measure(self):
-        for command, pairs in ((self.python("torch_replay.py"), PAIRS_TORCH),
-                               ([self.victims / "measure"], PAIRS_DRIVER)):
-            plain, under = collections.defaultdict(list), collections.defaultdict(list)
-            lines, failed = [], []
-            for _ in range(pairs):
-                for gate, samples in ((None, plain), ("strict", under)):
-                    r = self.run(command, gate)
-                    lines = r.lines or lines
-                    failed += [last_line(r.err)] if r.code else []
-                    for name, ns in re.findall(r"^measure (\S+) (\S+)$", r.out, re.M):
-                        samples[name].append(float(ns))
-            self.add_ratios(plain, under, failed)
-            graphs = exit_totals(lines)
+        for command in (self.python("torch_replay.py"), [self.victims / "measure"]):
+            try:
+                samples, reports = overhead.compare(
+                    self, [overhead.Variant("plain", command, None),
+                           overhead.Variant("strict", command, "strict")],
+                    MEASURE_SECONDS, MEASURE_GROUPS)
+            except overhead.Failed as failed:
+                missing = "ModuleNotFoundError" in str(failed)
+                self.add("measure", command[-1].stem, None if missing else [str(failed)])
+                continue
+            for name, groups in samples.items():
+                self.figures[name] = groups
+                self.add("measure", name, [], overhead.tell(groups, "strict", "plain")[1])
+            graphs = exit_totals(reports["strict"][0])
             if graphs["nodes_live"]:
-                self.add("measure", f"bytes a node ({pathlib.Path(command[-1]).stem})", [],
+                self.add("measure", f"bytes a node ({command[-1].stem})", [],
                          f"{graphs['bytes'] / graphs['nodes_live']:.1f} "
                          f"({graphs['nodes_live']} nodes)")
-
-    def add_ratios(self, plain, under, failed):
-        if failed or not plain:
-            missing = all("ModuleNotFoundError" in f for f in failed) and failed
-            self.add("measure", "programs", None if missing else failed or ["no figures"])
-        for name, samples in plain.items():
-            # Each sample is a median of one process; processes differ by half with where they
-            # land on the machine, so the fastest of each kind are compared.
-            a, b = min(samples), min(under[name] or [0])
-            self.figures[name] = {"plain_ns": samples, "shim_ns": under[name]}
-            self.add("measure", name, [], f"{a:.0f} -> {b:.0f} ns, {100 * (b / a - 1):+.1f} %")
 
     # ---- results ----
 
@@ -379,7 +378,7 @@ def have_gpu():
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     sections = ["victims", "slots", "a20", "stock", "faulty", "measure", "cupti", "cupti_times",
-                "client", "python", "blocks", "kernels", "engine"]
+                "client", "python", "blocks", "blocks_times", "kernels", "engine", "two"]
     parser.add_argument("build")
     parser.add_argument("sections", nargs="*", default=sections)
     args = parser.parse_args()

@@ -9,15 +9,18 @@ import pathlib
 import re
 import shutil
 import sys
-import tempfile
 
+import overhead
 import run_case
 
 SECTION = "cupti"
 WORKERS = 16                    # programs that take no times
-ROUNDS_C, ROUNDS_TORCH = 12, 4  # of processes that are compared, one of each kind in turn
-ROUNDS_SLOW = 1                 # of those that are attached all the time
-GOAL = 0.02                     # of a replay, when no window is open
+GROUPS_C, GROUPS_TORCH = 8, 6   # of processes that are compared
+SECONDS_C, SECONDS_ALONE, SECONDS_TORCH = 10, 4, 10    # after they have started
+GOAL_PERCENT = 2                # of a replay, when no window is open
+MODES = {"off": ("ARENA_CUPTI=off", GOAL_PERCENT),
+         "capture": ("window used and closed", GOAL_PERCENT),
+         "always": ("always attached", None)}
 TOOLS = {
     # name: its arguments, a line of its output that must not change
     "compute-sanitizer": (["--tool", "memcheck"], r"ERROR SUMMARY: .*"),
@@ -30,9 +33,9 @@ ERROR_OF_CALL = re.compile(r"Program hit (\w+) .* on CUDA API call to (\w+)")
 KNOWN_REFUSALS = ("cuFuncGetParamInfo", "cuKernelGetParamInfo")
 
 
-def cupti_of(result):
+def cupti_of(lines):
     """`cupti` of the exit line that has most nodes: of the process that made the graphs."""
-    ends = [line for line in result.lines if line["type"] == "exit"]
+    ends = [line for line in lines if line["type"] == "exit"]
     best = max(ends, key=lambda e: e["graphs"]["nodes_live"] + e["graphs"]["execs_opened"],
                default={})
     return best.get("cupti", {})
@@ -83,99 +86,66 @@ class Section:
     # ---- times; nothing else runs meanwhile ----
 
     def run_replays(self):
-        """Processes differ by half with where they land, so the fastest of each kind count."""
-        self.replays_in_c()
+        self.replays("C", [self.suite.victims / "measure", "replays"], GROUPS_C, SECONDS_C)
         self.replays_without_us()
-        self.replays_in_torch()
+        plain = self.replays("PyTorch", self.suite.python("cupti_replay.py"), GROUPS_TORCH,
+                             SECONDS_TORCH)
+        if plain:
+            self.replays_after_windows(plain)
+
+    def replays(self, where, command, groups, seconds):
+        """@return how many ns one takes without the library; None: it does not run."""
+        variants = [overhead.Variant(mode or "plain", command, mode and "strict",
+                                     environment(self.suite, command, mode or "off"))
+                    for mode in (None, *MODES)]
+        taken = self.compare(f"replay in {where}", variants, groups, seconds)
+        if not taken:
+            return None
+        (found,), reports = taken
+        for mode, (what, goal) in MODES.items():
+            over, said = overhead.tell(found, mode, "plain", goal)
+            self.add(f"replay in {where}, {what}", [said] if over else [], said)
+        windows = [cupti_of(lines).get("windows") for lines in reports["capture"]]
+        self.add(f"replay in {where}, windows", [] if all(windows) else
+                 [f"not one in each process: {windows}"], f"{windows}")
+        return overhead.median_ns(found, "plain")
 
     def replays_without_us(self):
         """What CUPTI leaves behind by itself: the part of a closed window that is not ours."""
-        samples, failed = {}, []
         program = self.suite.build / "tests" / "cupti" / "replays"
-        for _ in range(ROUNDS_C):
-            for form in ("never", "finalized"):
-                self.take(samples, form, self.under([program, form], None), [], failed)
-        if failed:
-            self.add("replay in C, CUPTI without the library", None, failed[0])
-            return
-        plain = min(samples["replay-256"]["never"])
-        self.suite.figures["cupti: replay of 256 nodes, CUPTI without the library, ns"] = samples
-        for name in ("replay-inside", "replay-after"):
-            best = min(samples[name]["finalized"])
-            self.add(f"{name} of a CUPTI that was finalised, without the library", [],
-                     f"{plain:.0f} -> {best:.0f} ns, {100 * (best / plain - 1):+.1f} %")
+        variants = [overhead.Variant(form, [program, form], None,
+                                     environment(self.suite, [program], "off"))
+                    for form in ("never", "inside", "after")]
+        taken = self.compare("replay in C, CUPTI without the library", variants, GROUPS_C,
+                             SECONDS_ALONE)
+        for form in ("inside", "after") if taken else ():
+            self.add(f"replay in C, graph made {form} a CUPTI that is gone, without the library",
+                     [], overhead.tell(taken[0][0], form, "never")[1])
 
-    @staticmethod
-    def kinds_of(number):
-        """The modes of a round. Not in the same order, as the first may find a cold machine."""
-        kinds = [None, "off", "capture"]
-        turn = number % len(kinds)
-        return kinds[turn:] + kinds[:turn] + (["always"] if number < ROUNDS_SLOW else [])
+    def compare(self, what, variants, groups, seconds):
+        """@return ([groups of each measure], reports), or None, and a row says why."""
+        try:
+            samples, reports = overhead.compare(self.suite, variants, seconds, groups)
+        except overhead.Failed as failed:
+            absent = re.search(r"ModuleNotFoundError|cannot open shared object", str(failed))
+            self.add(what, None if absent else [str(failed)], str(failed))
+            return None
+        self.suite.figures[f"cupti: {what}, ns"] = samples
+        return list(samples.values()), reports
 
-    def replays_in_c(self):
-        samples, facts, failed = {}, [], []
-        command = [self.suite.victims / "measure", "replays"]
-        for number in range(ROUNDS_C):
-            for mode in self.kinds_of(number):
-                self.take(samples, mode, self.under(command, mode), facts, failed)
-        if failed:
-            self.add("replay in C", failed[:2])
-        else:
-            self.tell_replays("C", samples["replay-256"], GOAL)
-        windows = [f.get("windows") for f in facts]
-        if not failed and not all(windows):
-            self.add("replay in C, windows", [f"not one in each process: {windows}"])
-
-    def replays_in_torch(self):
-        """The processes of a round start together, and measure one by one."""
-        samples, facts, failed, last = {}, [], [], []
-        for number in range(ROUNDS_TORCH):
-            with tempfile.TemporaryDirectory(prefix="arena-") as folder, \
-                    concurrent.futures.ThreadPoolExecutor() as pool:
-                command = self.suite.python("cupti_replay.py", "--lock", f"{folder}/lock")
-                jobs = [(mode, pool.submit(self.under, command, mode))
-                        for mode in self.kinds_of(number)]
-                for mode, job in jobs:
-                    self.take(samples, mode, job.result(), facts, failed)
-        self.take(samples, "windows", self.under(
-            [*self.suite.python("cupti_replay.py"), "windows"], "capture"), last, failed)
-        if failed:
-            absent = all("ModuleNotFoundError" in f for f in failed)
-            self.add("replay in PyTorch", None if absent else failed[:2], failed[0])
-            return
-        self.tell_replays("PyTorch", samples["cupti-replay-256"], None)
-        self.tell_after_windows(samples)
-        self.tell_windows(last[0])
-
-    @staticmethod
-    def take(samples, mode, r, facts, failed):
-        failed += [f"{mode}: exit {r.code} {last_line(r.err)}"] if r.code else []
-        for name, ns in re.findall(r"^measure (\S+) (\S+)$", r.out, re.M):
-            samples.setdefault(name, {}).setdefault(str(mode), []).append(float(ns))
-        facts += [cupti_of(r)] if mode in ("capture", "windows") else []
-
-    def tell_replays(self, where, replay, goal):
-        self.suite.figures[f"cupti: replay of 256 nodes in {where}, ns"] = replay
-        plain = min(replay["None"])
-        for mode, what in (("off", "ARENA_CUPTI=off"), ("capture", "window used and closed"),
-                           ("always", "always attached")):
-            best = min(replay[mode])
-            problems = mode != "always" and goal and best > (1 + goal) * plain
-            note = (f"{plain:.0f} -> {best:.0f} ns, {100 * (best / plain - 1):+.1f} %, "
-                    f"goal {100 * GOAL:.0f} %, {len(replay[mode])} processes")
-            self.add(f"replay in {where}, {what}", [note] if problems else [], note)
-
-    def tell_after_windows(self, samples):
-        self.suite.figures["cupti: replay of 256 nodes after windows, ns"] = samples
-        plain = min(samples["cupti-replay-256"]["None"])
+    def replays_after_windows(self, plain):
+        command = [*self.suite.python("cupti_replay.py"), "windows"]
+        r = self.under(command, "capture")
+        found = re.findall(r"^measure cupti-(\w+)-after-window-\d (\S+)$", r.out, re.M)
         for which in ("newest", "first"):
-            each = [min(samples[f"cupti-{which}-after-window-{i}"]["windows"])
-                    for i in range(1, 7)]
+            each = [float(ns) for name, ns in found if name == which]
             # A window that stayed open costs a hundred times more: that is no noise.
-            problems = ["a window stayed open"] if max(each) > 10 * plain else []
+            problems = ["a window stayed open"] if max(each, default=0) > 10 * plain else []
+            problems += [f"exit {r.code} {last_line(r.err)}"] if r.code or len(each) < 6 else []
             note = " ".join(f"{ns:.0f}" for ns in each) + f" ns, without {plain:.0f}"
             self.add(f"replay, {which} graph after each of 6 windows",
                      [*problems, note] if problems else [], note)
+        self.tell_windows(cupti_of(r.lines))
 
     def tell_windows(self, facts):
         windows = facts.get("windows", 0)
@@ -199,6 +169,8 @@ class Section:
         yield "jax command buffers", self.suite.python("jax_jit.py"), {
             "XLA_FLAGS": self.suite.xla_flags, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         yield "C, conditional nodes", [victims / "v_conditional_body", "healthy"], {}
+        # Told of a template's new parameters is nothing: no node-updated, no node-params-set.
+        yield "C, new parameters", [victims / "v_a24_params_owner", "swapped"], {}
         yield from ((f"C, {form}", [scenes, form], {})
                     for form in ("edits", "fifty", "later", "threads", "forks"))
 
@@ -209,7 +181,7 @@ class Section:
             return name, None, missing(r)
         if "no conditional" in r.out or r.code == run_case.SKIP:
             return name, None, last_line(r.out)
-        cupti = cupti_of(r)
+        cupti = cupti_of(r.lines)
         cross, events = cupti.get("cross", {}), cupti.get("events", {})
         wrong = {k: v for k, v in cross.get("reasons", {}).items() if v}
         problems = [f"exit {r.code} {last_line(r.err)}"] if r.code else []
@@ -221,7 +193,7 @@ class Section:
         self.suite.figures[f"cupti: nodes, {name}"] = cupti
         return name, problems, (
             f"{cross.get('agreed')} of {cross.get('compared')} graphs agree, "
-            f"{cross.get('nodes')} nodes, {cross.get('addresses')} addresses; "
+            f"{cross.get('nodes')} nodes, {cross.get('addresses')} addresses, {cross.get('changed')} changed; "
             f"{cupti.get('windows')} windows; told: {told(events)}")
 
     def gone(self, job):
@@ -256,7 +228,7 @@ class Section:
             problems = [f"exit {r.code} {last_line(r.err)}"] if r.code or len(kernels) < 4 else []
             if kernels != plain:
                 problems.append(f"{kernels}, without the library {plain}")
-            cupti = cupti_of(r)
+            cupti = cupti_of(r.lines)
             self.add(f"torch.profiler, {mode or 'without the library'}", problems,
                      f"{kernels} windows {cupti.get('windows')} yielded {cupti.get('yielded')} "
                      f"{sorted(notes(r, 'cupti-busy'))}")
@@ -265,7 +237,7 @@ class Section:
         """Another user in a C program, with the real CUPTI: the build has a fake one beside it."""
         name = f"C, guest {form}"
         r = self.under([self.suite.build / "tests" / "cupti" / "guest", form], "capture")
-        cupti = cupti_of(r)
+        cupti = cupti_of(r.lines)
         if "tests/cupti" in cupti.get("library", ""):
             return name, None, "no libcupti here, only the fake one of the build"
         problems = [f"exit {r.code} {last_line(r.err)}"] if r.code else []

@@ -181,9 +181,9 @@ static struct binding *next_hit(struct hits *h)
 
 		if (b->end <= h->addr)
 			continue;
-		if (h->adopter == 0 ? is_in_force(b, h->birth)
-				    : b->bound == h->adopter ||
-					      (b->is_first && b->bound > h->adopter))
+		if (h->adopter == 0
+			    ? is_in_force(b, h->birth)
+			    : b->bound == h->adopter || (b->is_first && b->bound > h->adopter))
 			return b;
 	}
 	return NULL;
@@ -509,34 +509,6 @@ enum stale_reason binding_judge(const struct binding_ref *r, enum stale_reason h
 	return reason;
 }
 
-static void view(const struct binding *b, struct binding_view *out)
-{
-	*out = (struct binding_view){
-		.slot = b->slot,
-		.base = b->base,
-		.bytes = b->end - b->base,
-		.generation = b->place->generation,
-		.number = b->number,
-		.bound = b->bound,
-		.retired = b->retired,
-		.now_base = now_base(b),
-		.kind = b->slot->kind,
-	};
-}
-
-uint32_t binding_find(uint64_t addr, uint64_t generation, uint32_t birth, struct binding_view *out,
-		      uint32_t max)
-{
-	struct hits h = hits_of(addr, generation, birth);
-	const struct binding *b;
-	uint32_t count = 0;
-
-	for (; (b = next_hit(&h)) != NULL; count++)
-		if (count < max)
-			view(b, &out[count]);
-	return count;
-}
-
 bool binding_about(const struct binding_ref *r, enum stale_reason reason, struct binding_view *out)
 {
 	struct hits h = hits_of(r->addr, r->generation, r->birth);
@@ -548,7 +520,14 @@ bool binding_about(const struct binding_ref *r, enum stale_reason reason, struct
 			continue;
 		if (reason == STALE_REFUSED && !is_withheld(b))
 			continue;
-		view(b, out);
+		*out = (struct binding_view){
+			.slot = b->slot,
+			.base = b->base,
+			.bytes = b->end - b->base,
+			.generation = b->place->generation,
+			.number = b->number,
+			.now_base = now_base(b),
+		};
 		return true;
 	}
 	return false;
@@ -597,4 +576,22 @@ bool binding_extent_at(const struct slot *s, uint64_t base, uint64_t generation,
 		if (b->base == base && b->place->generation == generation)
 			extend(out, b);
 	return out->owner != NULL;
+}
+
+bool binding_extent_again(const struct exec_extent *of, uint32_t i, struct exec_extent *out)
+{
+	const struct binding *b = of->slot != NULL ? of->slot->bindings : NULL, *same = b;
+
+	*out = (struct exec_extent){ .owner = NULL };
+	while (same != NULL &&
+	       (same->base != of->base || same->place->generation != of->generation))
+		same = same->next;
+	for (; same != NULL && of->slot->kind != ARENA_OBJECT && b != NULL; b = b->next)
+		if (b->base == of->base && b->spec == same->spec &&
+		    b->place->generation != of->generation && i-- == 0) {
+			extend(out, b);
+			out->since = of->since < out->since ? of->since : out->since;
+			return true;
+		}
+	return false;
 }

@@ -46,18 +46,8 @@ struct binding_view {
 	struct slot *slot;
 	uint64_t base, bytes, generation;	/* as it was bound */
 	uint64_t number;			/* of the binding, never used twice */
-	uint32_t bound, retired;		/* clock; retired 0: current */
 	uint64_t now_base;			/* where the slot is now, 0: nowhere */
-	enum arena_kind kind;
 };
-/*
- * @brief Bindings that [addr] lies in, whose range generation is @generation.
- * @param birth clock when the ref's node was born: those in force then, or, if there
- * were none, those that were made first after it.
- * @return their number; at most @max are written. Holders lock held.
- */
-uint32_t binding_find(uint64_t addr, uint64_t generation, uint32_t birth,
-		      struct binding_view *out, uint32_t max);
 /* @brief Are there any bindings at all? One relaxed load: nothing else is asked without slots. */
 bool binding_any(void);
 
@@ -88,5 +78,11 @@ bool binding_about(const struct binding_ref *r, enum stale_reason reason,
 bool binding_extent(const struct slot *s, uint64_t number, struct exec_extent *out);
 bool binding_extent_at(const struct slot *s, uint64_t base, uint64_t generation,
 		       struct exec_extent *out);
+/*
+ * @brief The @i-th other extent whose refs mean the slot of @of: memory of another generation that
+ * was bound at the same base under the same spec, before or after (rule 4). Not for objects.
+ * @return false: there are no more. Holders lock held.
+ */
+bool binding_extent_again(const struct exec_extent *of, uint32_t i, struct exec_extent *out);
 
 #endif

@@ -15,9 +15,10 @@
 #include "arena/table.h"
 
 struct asked {
-	const struct exec_extent *extent;
+	struct exec_extent extent;
 	struct exec_query *query;
 	uint64_t reach;
+	bool is_now;
 };
 
 struct asked_list {
@@ -38,7 +39,7 @@ static void sort(const struct asked_list *l)
 			struct asked x = l->list[i];
 			uint32_t k = i;
 
-			for (; k >= gap && is_before(x.extent, l->list[k - gap].extent); k -= gap)
+			for (; k >= gap && is_before(&x.extent, &l->list[k - gap].extent); k -= gap)
 				l->list[k] = l->list[k - gap];
 			l->list[k] = x;
 		}
@@ -47,8 +48,8 @@ static void sort(const struct asked_list *l)
 static void reach(const struct asked_list *l)
 {
 	for (uint32_t i = 0; i < l->count; i++) {
-		const struct exec_extent *x = l->list[i].extent;
-		bool goes_on = i > 0 && l->list[i - 1].extent->generation == x->generation;
+		const struct exec_extent *x = &l->list[i].extent;
+		bool goes_on = i > 0 && l->list[i - 1].extent.generation == x->generation;
 
 		l->list[i].reach = x->end;
 		if (goes_on && l->list[i - 1].reach > x->end)
@@ -65,7 +66,7 @@ static uint32_t floor_of(const struct asked_list *l, uint64_t generation, uint64
 	while (low < high) {
 		uint32_t mid = low + (high - low) / 2;
 
-		if (is_before(&key, l->list[mid].extent))
+		if (is_before(&key, &l->list[mid].extent))
 			high = mid;
 		else
 			low = mid + 1;
@@ -78,7 +79,7 @@ static void count_exec(const struct asked *a, uint64_t serial)
 {
 	struct exec_query *q = a->query;
 
-	if (a->extent == &q->now) {
+	if (a->is_now) {
 		if (q->now_seen != serial && q->old_seen != serial)
 			q->now_execs++;
 		q->now_seen = serial;
@@ -97,12 +98,12 @@ static void look_up(const struct asked_list *l, const struct exec *e, const stru
 
 	for (uint32_t at = floor_of(l, generation, addr); at > 0; at--) {
 		const struct asked *a = &l->list[at - 1];
+		const struct exec_extent *x = &a->extent;
 
-		if (a->extent->generation != generation || a->reach <= addr)
+		if (x->generation != generation || a->reach <= addr)
 			return;
-		if (a->extent->end > addr && n->birth >= a->extent->since &&
-		    n->birth < a->extent->before &&
-		    (!a->extent->slot || binding_means(a->extent->slot, &bound)))
+		if (x->end > addr && n->birth >= x->since && n->birth < x->before &&
+		    (!x->slot || binding_means(x->slot, &bound)))
 			count_exec(a, e->serial);
 	}
 }
@@ -116,7 +117,7 @@ static void look_at(const struct asked_list *l, const struct exec *e)
 		uint64_t generation = b->owners[i].generation;
 		uint32_t at = floor_of(l, generation, UINT64_MAX);
 
-		b->owners[i].seen = at > 0 && l->list[at - 1].extent->generation == generation;
+		b->owners[i].seen = at > 0 && l->list[at - 1].extent.generation == generation;
 	}
 	for (uint32_t i = 0; i < b->nodes_count; i++) {
 		const struct exec_node *n = &b->nodes[i];
@@ -127,24 +128,40 @@ static void look_at(const struct asked_list *l, const struct exec *e)
 	}
 }
 
+static int add(struct asked_list *l, struct exec_query *q, const struct exec_extent *x, bool is_now)
+{
+	if (!x->owner)
+		return 0;
+	if (pages_grow(&l->list, &l->cap, l->count + 1, sizeof(*l->list)) != 0)
+		return -ENOMEM;
+	l->list[l->count++] = (struct asked){ .extent = *x, .query = q, .is_now = is_now };
+	return 0;
+}
+
+/* @q's extents, and those whose refs mean the same slot since its memory came back (rule 4). */
+static int add_all(struct asked_list *l, struct exec_query *q)
+{
+	int err = add(l, q, &q->old, false);
+	struct exec_extent again;
+
+	for (uint32_t i = 0; !err && binding_extent_again(&q->old, i, &again); i++)
+		err = add(l, q, &again, false);
+	return err ? err : add(l, q, &q->now, true);
+}
+
 int exec_answer(struct exec_query *queries, uint32_t count)
 {
 	struct asked_list l = { .list = NULL };
+	int err = 0;
 
-	if (pages_grow(&l.list, &l.cap, 2 * count, sizeof(*l.list)) != 0)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < count; i++) {
-		struct exec_query *q = &queries[i];
-
-		if (q->old.owner)
-			l.list[l.count++] = (struct asked){ .extent = &q->old, .query = q };
-		if (q->now.owner)
-			l.list[l.count++] = (struct asked){ .extent = &q->now, .query = q };
+	for (uint32_t i = 0; i < count && !err; i++)
+		err = add_all(&l, &queries[i]);
+	if (!err) {
+		sort(&l);
+		reach(&l);
 	}
-	sort(&l);
-	reach(&l);
-	for (struct exec *e = table_next(NULL); e && l.count; e = table_next(e))
+	for (struct exec *e = table_next(NULL); e && l.count && !err; e = table_next(e))
 		look_at(&l, e);
 	pages_put(l.list, l.cap * sizeof(*l.list));
-	return 0;
+	return err;
 }

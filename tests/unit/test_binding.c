@@ -412,26 +412,24 @@ Test(binding, object_at_the_same_address)
 
 /* ---- queries and memory ---- */
 
-Test(binding, find)
+Test(binding, inner_and_outer)
 {
-	struct binding_view v[2];
+	struct slot *all, *part;
 	uint64_t g;
 
 	g = load_relaxed(&world_alloc(A)->generation);
 	cr_assert_not(binding_any());
-	bind("all", A);
-	bind_bytes("part", ARENA_VALUE, A + 512, 512);
+	all = bind("all", A);
+	part = bind_bytes("part", ARENA_VALUE, A + 512, 512);
 	cr_assert(binding_any());
 	ledger_holders_lock();
-	cr_assert_eq(binding_find(A + 600, g, 0, v, 2), 2);
-	cr_assert_eq(v[0].base, A + 512);
-	cr_assert_eq(v[0].bytes, 512);
-	cr_assert_eq(v[0].kind, ARENA_VALUE);
-	cr_assert_eq(v[1].base, A);
-	cr_assert_eq(binding_find(A + 600, g, 0, v, 0), 2);
-	cr_assert_eq(binding_find(A + 1024, g, 0, v, 2), 1);
-	cr_assert_eq(binding_find(A + MIB, g, 0, v, 2), 0);
-	cr_assert_eq(binding_find(A, g + 1, 0, v, 2), 0);
+	cr_assert(binding_means(all, &(struct binding_ref){ A + 600, g, 0 }));
+	cr_assert(binding_means(part, &(struct binding_ref){ A + 600, g, 0 }));
+	cr_assert(binding_means(all, &(struct binding_ref){ A, g, 0 }));
+	cr_assert_not(binding_means(part, &(struct binding_ref){ A, g, 0 }));
+	cr_assert_not(binding_means(part, &(struct binding_ref){ A + 1024, g, 0 }));
+	cr_assert_not(binding_means(all, &(struct binding_ref){ A + MIB, g, 0 }));
+	cr_assert_not(binding_means(all, &(struct binding_ref){ A, g + 1, 0 }));
 	ledger_holders_unlock();
 }
 

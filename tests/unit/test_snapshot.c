@@ -242,6 +242,43 @@ Test(snapshot, replaced)
 	cr_assert(tells(FINDING_REPLACED, "k", SEVERITY_INFO));
 }
 
+/* What a graph captured before memory came back at its address means the slot ever after. */
+Test(snapshot, replaced_before)
+{
+	world_alloc(A);
+	bind("k", A);
+	world_exec(G, KERNEL(1, 1, A));
+	for (int i = 0; i < 3; i++) {
+		world_free(A);
+		world_alloc(A);
+		bind("k", A);
+	}
+	take();
+	cr_assert_eq(verify(), 0);
+	world_alloc(B);
+	bind("k", B);
+	cr_assert_eq(verify(), 1);
+	cr_assert(tells(FINDING_MOVED, "k", SEVERITY_ERROR));
+	cr_assert_eq(found.list[0].execs_count, 1);
+	world_exec(G + 1, KERNEL(2, 2, B));
+	cr_assert_eq(verify(), 1);
+	cr_assert(tells(FINDING_MOVED, "k", SEVERITY_INFO), "captured again since");
+	exec_close(G + 1);
+	bind("k", A);
+	cr_assert_eq(verify(), 0, "it came back");
+	world_free(A);
+	cr_assert_eq(verify(), 1);
+	cr_assert(tells(FINDING_MISSING, "k", SEVERITY_ERROR));
+	world_alloc(A);
+	bind_bytes("k", ARENA_BOUND, A, MIB / 2);
+	cr_assert_eq(verify(), 2);
+	cr_assert(tells(FINDING_REPLACED, "k", SEVERITY_ERROR));
+	exec_close(G);
+	bind("k", B);
+	cr_assert_eq(verify(), 1);
+	cr_assert(tells(FINDING_MOVED, "k", SEVERITY_INFO), "nobody reads it");
+}
+
 /* A16 v2: the same place, another spec. */
 Test(snapshot, respecified)
 {

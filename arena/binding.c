@@ -568,30 +568,30 @@ bool binding_extent(const struct slot *s, uint64_t number, struct exec_extent *o
 	return out->owner != NULL;
 }
 
-bool binding_extent_at(const struct slot *s, uint64_t base, uint64_t generation,
+void binding_extent_at(const struct slot *s, uint64_t base, uint64_t generation,
 		       struct exec_extent *out)
 {
 	*out = (struct exec_extent){ .owner = NULL };
 	for (const struct binding *b = s->bindings; b != NULL; b = b->next)
 		if (b->base == base && b->place->generation == generation)
 			extend(out, b);
-	return out->owner != NULL;
 }
 
-bool binding_extent_again(const struct exec_extent *of, uint32_t i, struct exec_extent *out)
+int binding_each_again(const struct exec_extent *of,
+		       int (*tell)(void *ctx, const struct exec_extent *x), void *ctx)
 {
-	const struct binding *b = of->slot != NULL ? of->slot->bindings : NULL, *same = b;
+	uint64_t spec = of->again != NULL ? spec_hash(of->again) : 0;
+	int err = 0;
 
-	*out = (struct exec_extent){ .owner = NULL };
-	while (same != NULL &&
-	       (same->base != of->base || same->place->generation != of->generation))
-		same = same->next;
-	for (; same != NULL && of->slot->kind != ARENA_OBJECT && b != NULL; b = b->next)
-		if (b->base == of->base && b->spec == same->spec &&
-		    b->place->generation != of->generation && i-- == 0) {
-			extend(out, b);
-			out->since = of->since < out->since ? of->since : out->since;
-			return true;
-		}
-	return false;
+	for (const struct binding *b = spec ? of->slot->bindings : NULL; b != NULL; b = b->next) {
+		struct exec_extent x = { .owner = NULL };
+
+		if (err != 0 || b->base != of->base || b->spec != spec ||
+		    (of->owner != NULL && b->place->generation == of->generation))
+			continue;
+		extend(&x, b);
+		x.since = of->since < x.since ? of->since : x.since;
+		err = tell(ctx, &x);
+	}
+	return err;
 }

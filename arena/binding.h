@@ -73,16 +73,18 @@ bool binding_about(const struct binding_ref *r, enum stale_reason reason,
 
 /*
  * @brief Which refs mean binding @number of @s; or any binding of it at @base under @generation?
- * @return false: it is not known any more, so nothing refers to it. Holders lock held.
+ * It need not be known any more: then nothing refers to it, and @out has no owner. Holders lock
+ * held. @return has it one?
  */
 bool binding_extent(const struct slot *s, uint64_t number, struct exec_extent *out);
-bool binding_extent_at(const struct slot *s, uint64_t base, uint64_t generation,
+void binding_extent_at(const struct slot *s, uint64_t base, uint64_t generation,
 		       struct exec_extent *out);
 /*
- * @brief The @i-th other extent whose refs mean the slot of @of: memory of another generation that
- * was bound at the same base under the same spec, before or after (rule 4). Not for objects.
- * @return false: there are no more. Holders lock held.
+ * @brief Tell what else @of->slot was at @of->base under the spec @of->again, before or after: refs
+ * to memory of other generations there mean the same (rule 4). @of may have no owner.
+ * @return 0, or what @tell returned instead. Holders lock held.
  */
-bool binding_extent_again(const struct exec_extent *of, uint32_t i, struct exec_extent *out);
+int binding_each_again(const struct exec_extent *of,
+		       int (*tell)(void *ctx, const struct exec_extent *x), void *ctx);
 
 #endif

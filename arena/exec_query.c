@@ -138,14 +138,25 @@ static int add(struct asked_list *l, struct exec_query *q, const struct exec_ext
 	return 0;
 }
 
+struct adding {
+	struct asked_list *list;
+	struct exec_query *query;
+};
+
+static int add_again(void *ctx, const struct exec_extent *x)
+{
+	const struct adding *a = ctx;
+
+	return add(a->list, a->query, x, false);
+}
+
 /* @q's extents, and those whose refs mean the same slot since its memory came back (rule 4). */
 static int add_all(struct asked_list *l, struct exec_query *q)
 {
+	struct adding a = { l, q };
 	int err = add(l, q, &q->old, false);
-	struct exec_extent again;
 
-	for (uint32_t i = 0; !err && binding_extent_again(&q->old, i, &again); i++)
-		err = add(l, q, &again, false);
+	err = err ? err : binding_each_again(&q->old, add_again, &a);
 	return err ? err : add(l, q, &q->now, true);
 }
 

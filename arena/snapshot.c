@@ -96,8 +96,8 @@ static int mark_kept(struct arena_snapshot *s, const struct arena_snapshot *olde
 	*d = older->details[i];
 	if (ranges_copy(older->details[i].ranges, older->details[i].ranges_count, d))
 		return -1;
-	if (m->owner != NULL && !ledger_pin(&(struct range_view){ .owner = m->owner,
-								  .generation = m->generation }))
+	if (m->owner != NULL &&
+	    !ledger_pin(&(struct range_view){ .owner = m->owner, .generation = m->generation }))
 		m->owner = NULL;
 	s->count++;
 	return 0;
@@ -256,6 +256,9 @@ static void ask_plain(const struct change *c, struct exec_query *q)
 		binding_extent_at(c->slot, c->d->base, c->m->generation, &q->old);
 	else
 		binding_extent(c->slot, c->m->number, &q->old);
+	q->old.slot = c->slot;
+	q->old.base = c->d->base;
+	q->old.again = &c->d->spec;
 	/* What was captured before the slot was bound reads its memory all the same (guard.c). */
 	q->old.since = 0;
 	if (c->slot->binding != c->m->number)

@@ -279,6 +279,31 @@ Test(snapshot, replaced_before)
 	cr_assert(tells(FINDING_MOVED, "k", SEVERITY_INFO), "nobody reads it");
 }
 
+/* The same, when what was bound there at the snapshot was forgotten, for no graph means it. */
+Test(snapshot, replaced_and_forgotten)
+{
+	world_alloc(A);
+	bind("k", A);
+	world_exec(G, KERNEL(1, 1, A));
+	world_free(A);
+	world_alloc(A);
+	bind("k", A);
+	take();
+	world_alloc(B);
+	bind("k", B);
+	world_alloc(B + MIB);
+	world_alloc(B + 2 * MIB);
+	for (uint64_t i = 0; i < 4000; i++) {
+		store_relaxed(&binding_born, load_relaxed(&binding_clock));
+		bind("other", B + (1 + i % 2) * MIB);
+	}
+	cr_assert_eq(verify(), 1);
+	cr_assert(tells(FINDING_MOVED, "k", SEVERITY_ERROR));
+	bind_bytes("k", ARENA_BOUND, A, MIB / 2);
+	cr_assert_eq(verify(), 1);
+	cr_assert(tells(FINDING_RESPECIFIED, "k", SEVERITY_ERROR));
+}
+
 /* A16 v2: the same place, another spec. */
 Test(snapshot, respecified)
 {

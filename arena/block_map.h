@@ -11,6 +11,7 @@
 #define ARENA_BLOCK_MAP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct range;
@@ -98,6 +99,24 @@ static inline struct block *block_map_probe(const struct block_map *m, uint64_t 
 	while (m->entries[i].key >> BLOCK_GRANULE_SHIFT != granule && m->entries[i].key != 0)
 		i = (i + 1) & m->mask;
 	return &m->entries[i];
+}
+
+/* Does no entry begin between @base, which has one, and its @bytes' end? @return false, too, if the
+ * leaf that was used last does not tell. */
+static inline bool block_map_is_alone(const struct block_map *m, uint64_t base, uint64_t bytes)
+{
+	const struct block_node *leaf = m->leaf;
+	uint64_t first = base >> m->granule_shift, last = (base + bytes - 1) >> m->granule_shift;
+	unsigned i = first >> 6 & 63, k = last >> 6 & 63;
+	uint64_t after = ~(uint64_t)1 << (first & 63), until = ~(uint64_t)0 >> (63 - (last & 63));
+
+	if (leaf == NULL || first >> 12 != m->leaf_number || last >> 12 != m->leaf_number)
+		return false;
+	if (i == k)
+		return (leaf->word[i] & after & until) == 0;
+	/* Words between the two have a bit each. */
+	return (leaf->word[i] & after) == 0 && (leaf->word[k] & until) == 0 &&
+	       (leaf->bits & (~(uint64_t)1 << i) & (((uint64_t)1 << k) - 1)) == 0;
 }
 
 /* @brief @param granule_shift log2 of what every base is a multiple of. @return 0 or -ENOMEM. */

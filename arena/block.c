@@ -63,6 +63,11 @@ void block_window(bool open)
 	store_relaxed(&window_open, open);
 }
 
+bool block_window_is_open(void)
+{
+	return load_relaxed(&window_open);
+}
+
 static uint32_t window_now(void)
 {
 	return load_relaxed(&window_open) ? load_relaxed(&window) : 0;

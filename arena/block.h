@@ -30,7 +30,9 @@
  * By 3, what lies in a segment is judged by the segment from then on. Where
  * ordinary blocks lived in it already, that is counted (mixed): a private pool into which
  * something was copied before its first capture, or a default one that served a stream which is
- * not captured.
+ * not captured. Those blocks cannot count as ordinary for it: cudagraph trees copy the inputs of a
+ * recording into the pool before they capture, and an input that the graph returns as well (saved
+ * for the backward pass) is freed long after. Slots that are bound there are judged as anywhere.
  *
  * Threads: any. A shard (one for each device) has a lock of its own; none is shared by devices,
  * unless a block is referred to. Nothing here calls the driver.
@@ -69,8 +71,9 @@ static inline void block_die(struct block_shard *s, struct block *b)
 
 /*
  * @brief An event of a device: a block that the shard had before, in the same place, is handed out
- * with @bytes > 0, no more than it had then; or is taken back, with @bytes < 0, and nothing refers
- * to it. What was dead there overlaps nothing: neither does what takes its place.
+ * with @bytes > 0; or is taken back, with @bytes < 0, and nothing refers to it. What was dead there
+ * overlaps nothing: neither does what takes its place, if it has no more bytes or nothing begins in
+ * those that are added.
  * @return false: it is another event, or a special time; nothing happened: block_enter(),
  * block_opened() or block_closed() do it.
  */
@@ -85,7 +88,9 @@ static inline bool block_event_quick(struct block_shard *s, uint64_t base, int64
 		return false;
 	b = block_map_probe(&s->map, block_granule(&s->map, base));
 	if (bytes > 0) {
-		hit = block_state(b) == BLOCK_DEAD && b->extent >= (uint64_t)bytes;
+		hit = block_state(b) == BLOCK_DEAD &&
+		      (b->extent >= (uint64_t)bytes ||
+		       block_map_is_alone(&s->map, base, (uint64_t)bytes));
 		if (hit) {
 			s->allocations++;
 			b->key -= BLOCK_DEAD - BLOCK_LIVE;
@@ -125,6 +130,7 @@ void block_freed(struct range *r, uint32_t stack);
 
 /* @brief A capture window opens or closes. The caller serialises. */
 void block_window(bool open);
+bool block_window_is_open(void);
 
 /*
  * @brief Tell the frees that waited, of memory that an exec holds still. A program that ends frees

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Job: remember what a reload copies into memory that captures allocated, and find the slots that
+ * Job: remember what a reload writes into memory that captures allocated, and find the slots that
  * lie there (born.h).
  *
- * Copies are noted by address: what is bound there may be told only when the reload ends. Those to
+ * Writes are noted by address: what is bound there may be told only when the reload ends. Those to
  * memory of captures are few, so all slots are looked through only if there are any.
  *
- * Threads: any. The spin lock guards the list, and is a leaf.
+ * Threads: any. The spin lock guards the lists, and is a leaf.
  */
 #include "arena/born.h"
 
@@ -21,34 +21,53 @@
 #include "arena/slab.h"
 #include "arena/table.h"
 
-#define COPIES_MAX (1u << 16)
+#define SPANS_MAX (1u << 16)
 
-struct copy {
+struct span {
 	uint64_t base, end;
+};
+
+/* Sorted; neither overlapping nor adjacent. */
+struct spans {
+	struct span *list; /* guarded by the lock, as is cap */
+	uint32_t cap;
+	_Atomic uint32_t count; /* written under the lock */
 };
 
 _Atomic uint32_t born_watched;
 counter_t born_left_out;
 
 static struct spinlock lock = SPINLOCK_INIT;
-/* Sorted; neither overlapping nor adjacent. Both guarded by the lock, as is the capacity. */
-static struct copy *copies;
-static uint32_t copies_cap;
-static _Atomic uint32_t copies_count; /* written under the lock */
+/* What was written; and TOLD: the allocations that have a finding, of born_verify(). */
+#define TOLD BORN_HOWS
+static struct spans spans[TOLD + 1];
+static bool has_captured; /* something was, while the reload was open; guarded by the lock */
 
 void born_watch(bool on)
 {
 	spin_lock(&lock);
-	pages_put(copies, copies_cap * sizeof(*copies));
-	copies = NULL;
-	copies_cap = 0;
-	store_relaxed(&copies_count, 0);
+	for (struct spans *s = spans; s <= spans + TOLD; s++) {
+		pages_put(s->list, s->cap * sizeof(*s->list));
+		s->list = NULL;
+		s->cap = 0;
+		store_relaxed(&s->count, 0);
+	}
+	/* One that begins now has opened its window, or comes to born_capture_begins() after this.
+	 */
+	has_captured = block_window_is_open();
 	spin_unlock(&lock);
-	/* Relaxed: who copies in another thread while a reload begins is not of it. */
+	/* Relaxed: who writes in another thread while a reload begins is not of it. */
 	store_relaxed(&born_watched, on);
 }
 
-/* ---- what is copied ---- */
+void born_capture_begins(void)
+{
+	spin_lock(&lock);
+	has_captured = true;
+	spin_unlock(&lock);
+}
+
+/* ---- what is written ---- */
 
 /* Does memory of an allocation node live in [base, end)? */
 static bool has_graph_memory(uint64_t base, uint64_t end)
@@ -62,15 +81,15 @@ static bool has_graph_memory(uint64_t base, uint64_t end)
 	return false;
 }
 
-/* The first copy that ends at @addr or behind it. Lock held. */
-static uint32_t first_to(uint64_t addr)
+/* The first span that ends at @addr or behind it. Lock held. */
+static uint32_t first_to(const struct spans *s, uint64_t addr)
 {
-	uint32_t low = 0, high = load_relaxed(&copies_count);
+	uint32_t low = 0, high = load_relaxed(&s->count);
 
 	while (low < high) {
 		uint32_t mid = low + (high - low) / 2;
 
-		if (copies[mid].end < addr)
+		if (s->list[mid].end < addr)
 			low = mid + 1;
 		else
 			high = mid;
@@ -79,24 +98,24 @@ static uint32_t first_to(uint64_t addr)
 }
 
 /* Merge [base, end) with what it touches. Lock held. @return false: there is no room. */
-static bool note(uint64_t base, uint64_t end)
+static bool note(struct spans *s, uint64_t base, uint64_t end)
 {
-	uint32_t count = load_relaxed(&copies_count), at = first_to(base), behind = at;
+	uint32_t count = load_relaxed(&s->count), at = first_to(s, base), behind = at;
 
-	for (; behind < count && copies[behind].base <= end; behind++) {
-		base = copies[behind].base < base ? copies[behind].base : base;
-		end = copies[behind].end > end ? copies[behind].end : end;
+	for (; behind < count && s->list[behind].base <= end; behind++) {
+		base = s->list[behind].base < base ? s->list[behind].base : base;
+		end = s->list[behind].end > end ? s->list[behind].end : end;
 	}
-	if (behind == at && (count == COPIES_MAX ||
-			     pages_grow(&copies, &copies_cap, count + 1, sizeof(*copies)) != 0))
+	if (behind == at &&
+	    (count == SPANS_MAX || pages_grow(&s->list, &s->cap, count + 1, sizeof(*s->list)) != 0))
 		return false;
-	memmove(copies + at + 1, copies + behind, (count - behind) * sizeof(*copies));
-	copies[at] = (struct copy){ base, end };
-	store_relaxed(&copies_count, count + 1 - (behind - at));
+	memmove(s->list + at + 1, s->list + behind, (count - behind) * sizeof(*s->list));
+	s->list[at] = (struct span){ base, end };
+	store_relaxed(&s->count, count + 1 - (behind - at));
 	return true;
 }
 
-void born_written(uint64_t addr, uint64_t size_bytes)
+void born_written(uint64_t addr, uint64_t size_bytes, enum born_how how)
 {
 	uint64_t end = addr + size_bytes;
 	bool noted;
@@ -105,29 +124,35 @@ void born_written(uint64_t addr, uint64_t size_bytes)
 	    (!block_born(addr, end) && !has_graph_memory(addr, end)))
 		return;
 	spin_lock(&lock);
-	noted = note(addr, end);
+	noted = note(&spans[how], addr, end);
 	spin_unlock(&lock);
 	if (!noted)
 		counter_bump(&born_left_out);
 }
 
-/* Was anything of [base, end) copied to? */
-static bool is_copied_to(uint64_t base, uint64_t end)
+/* Does @s touch [base, end)? Lock held. */
+static bool touches(const struct spans *s, uint64_t base, uint64_t end)
 {
-	uint32_t i;
+	uint32_t i = first_to(s, base + 1);
+
+	return i < load_relaxed(&s->count) && s->list[i].base < end;
+}
+
+/* Was anything of [base, end) written? */
+static bool is_written(enum born_how how, uint64_t base, uint64_t end)
+{
 	bool hit;
 
 	spin_lock(&lock);
-	i = first_to(base + 1);
-	hit = i < load_relaxed(&copies_count) && copies[i].base < end;
+	hit = touches(&spans[how], base, end) && (how == BORN_COPIED || !has_captured);
 	spin_unlock(&lock);
 	return hit;
 }
 
 /* ---- the slots that lie there ---- */
 
-/* Does @e overwrite what was copied into [base, end)? Holders lock held. */
-static bool overwrites(const struct exec *e, uint64_t base, uint64_t end)
+/* Does @e overwrite what was written to [base, end)? Holders lock held. */
+static bool overwrites(const struct exec *e, enum born_how how, uint64_t base, uint64_t end)
 {
 	for (uint32_t i = 0; i < e->body->owners_count; i++) {
 		const struct exec_owner *o = &e->body->owners[i];
@@ -137,34 +162,34 @@ static bool overwrites(const struct exec *e, uint64_t base, uint64_t end)
 		if (o->refs == 0 || (!o->bears && !o->own) || to <= base || end <= from)
 			continue;
 		if (load_relaxed(&o->range->state) == RANGE_LIVE &&
-		    is_copied_to(from > base ? from : base, to < end ? to : end))
+		    is_written(how, from > base ? from : base, to < end ? to : end))
 			return true;
 	}
 	return false;
 }
 
-/* The serial of the first exec whose capture allocated what was copied to in @s, and which
- * overwrites it.
+/* The serial of the first exec whose capture allocated what was written in @s, and which overwrites
+ * it.
  * @return 0: there is none. Registry lock held. */
-static uint64_t overwriter_of(const struct slot *s)
+static uint64_t overwriter_of(const struct slot *s, enum born_how how)
 {
 	uint64_t end = s->base + s->spec.bytes, serial = 0;
 
-	if (!is_copied_to(s->base, end))
+	if (!is_written(how, s->base, end))
 		return 0;
 	ledger_holders_lock();
 	for (struct exec *e = table_next(NULL); e != NULL; e = table_next(e))
-		if ((serial == 0 || e->serial < serial) && overwrites(e, s->base, end))
+		if ((serial == 0 || e->serial < serial) && overwrites(e, how, s->base, end))
 			serial = e->serial;
 	ledger_holders_unlock();
 	return serial;
 }
 
-static int tell(const struct slot *s, uint64_t serial, struct slot_findings *out)
+static int tell(const struct slot *s, uint64_t serial, enum born_how how, struct slot_findings *out)
 {
 	struct slot_finding f = {
 		.kind = FINDING_BORN_IN_CAPTURE,
-		.severity = SEVERITY_ERROR,
+		.severity = how == BORN_COPIED ? SEVERITY_ERROR : SEVERITY_WARN,
 		.slot = s,
 		.path = s->arena->path,
 		.name = s->name,
@@ -183,29 +208,67 @@ static int tell(const struct slot *s, uint64_t serial, struct slot_findings *out
 		f.old_stack = f.new_stack = ledger_stack(&v);
 	snprintf(text, sizeof(text),
 		 "the capture of graph exec %" PRIu64 " allocated it, so each replay overwrites "
-		 "what the reload copied there: allocate it before the capture",
-		 serial);
+		 "what the reload %s: %sallocate it before the capture",
+		 serial,
+		 how == BORN_COPIED ? "copied there" : "wrote there or elsewhere in its allocation",
+		 how == BORN_COPIED ? "" : "if that is to last, ");
 	f.detail = intern(text);
 	return slot_findings_add(out, &f);
+}
+
+/* The allocation of @s has a finding from now on. @return had it one already? */
+static bool was_told(const struct slot *s)
+{
+	uint64_t base = s->base, end = base + s->spec.bytes;
+	struct range_view v;
+	bool was;
+
+	if (ledger_find_inner(s->base, &v)) {
+		base = v.base;
+		end = base + v.size_bytes;
+	}
+	spin_lock(&lock);
+	was = touches(&spans[TOLD], base, end);
+	note(&spans[TOLD], base, end); /* without room: it is told again */
+	spin_unlock(&lock);
+	return was;
+}
+
+static int verify_slot(const struct slot *s, enum born_how how, struct slot_findings *out)
+{
+	uint64_t serial = 0;
+
+	if (s->kind == ARENA_BOUND && s->base != 0 && !slot_is_scratch(s))
+		serial = overwriter_of(s, how);
+	if (serial == 0 || (was_told(s) && how == BORN_WRITTEN))
+		return 0;
+	return tell(s, serial, how, out);
+}
+
+static int verify(const struct arena *a, enum born_how how, struct slot_findings *out)
+{
+	int err = 0;
+
+	for (const struct arena *i = registry_first(); i != NULL; i = i->next)
+		for (const struct slot *s = i->slots; s != NULL && (a == NULL || a == i);
+		     s = s->next)
+			err |= verify_slot(s, how, out);
+	return err;
 }
 
 int born_verify(const struct arena *a, struct slot_findings *out)
 {
 	int err = 0;
 
-	if (load_relaxed(&copies_count) == 0)
+	if (load_relaxed(&spans[BORN_COPIED].count) == 0 &&
+	    load_relaxed(&spans[BORN_WRITTEN].count) == 0)
 		return 0;
 	registry_lock();
-	for (const struct arena *i = registry_first(); i != NULL; i = i->next)
-		for (const struct slot *s = i->slots; s != NULL && (a == NULL || a == i);
-		     s = s->next) {
-			uint64_t serial = 0;
-
-			if (s->kind == ARENA_BOUND && s->base != 0 && !slot_is_scratch(s))
-				serial = overwriter_of(s);
-			if (serial != 0)
-				err |= tell(s, serial, out);
-		}
+	spin_lock(&lock);
+	store_relaxed(&spans[TOLD].count, 0);
+	spin_unlock(&lock);
+	for (enum born_how how = 0; how < BORN_HOWS; how++)
+		err |= verify(a, how, out);
 	registry_unlock();
 	return err;
 }

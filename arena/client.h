@@ -4,8 +4,9 @@
  * conventions.
  *
  * A client that binds what it finds - by a walk over a model, say - knows whether it found
- * everything. Where it did not, nothing may be wrong, but nothing is proven either. And it may know
- * that the process is about to end in a way that runs no destructors.
+ * everything. Where it did not, nothing may be wrong, but nothing is proven either. It may know
+ * what kernels wrote, which the library does not see. And it may know that the process is about to
+ * end in a way that runs no destructors.
  */
 #ifndef ARENA_CLIENT_H
 #define ARENA_CLIENT_H
@@ -32,6 +33,23 @@ extern "C" {
  * Any thread.
  */
 ARENA_FN(arena_reload_doubt, (const char *why), (why))
+
+/**
+ * @brief **arena_reload_wrote()** says that the open reload wrote device memory.
+ *
+ * Copies of the driver are seen without it. Kernels are not, and a client may know what they wrote:
+ * by tensor versions, say. It matters for bound slots that a capture allocated: the next replay
+ * overwrites what was written there, and the reload gets the finding born-in-capture, a warning, as
+ * it may have been the clearing of an output: one for each allocation, and none where a copy was
+ * seen. Nothing is found if something was captured while the reload was open, nor for scratch.
+ *
+ * @param ptr device memory; it is not read.
+ * @param bytes how much of it; 0 is nothing.
+ * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID, ARENA_E_BUSY (no reload is open).
+ *
+ * Any thread.
+ */
+ARENA_FN(arena_reload_wrote, (const void *ptr, uint64_t bytes), (ptr, bytes))
 
 /**
  * @brief **arena_finish()** writes the exit line of the report now.

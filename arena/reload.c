@@ -197,6 +197,18 @@ int reload_doubt(const char *why)
 	return err;
 }
 
+int reload_wrote(uint64_t addr, uint64_t size_bytes)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = check_open("wrote");
+	pthread_mutex_unlock(&lock);
+	if (!err)
+		born_written(addr, size_bytes, BORN_WRITTEN);
+	return err;
+}
+
 /* ---- puts ---- */
 
 int reload_enter_put(uint64_t *id)

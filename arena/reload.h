@@ -30,6 +30,8 @@ uint64_t reload_id(void);
 int reload_receive(const char *key, uint64_t part, uint64_t bytes);
 /* @brief The open reload is unproven at best. ARENA_E_BUSY when none is open. */
 int reload_doubt(const char *why);
+/* @brief The open reload wrote there, by whatever means. ARENA_E_BUSY when none is open. */
+int reload_wrote(uint64_t addr, uint64_t size_bytes);
 
 /*
  * @brief A value is about to be staged, served to a value tag, or written at once: begin, end and

@@ -51,6 +51,14 @@ int arena_reload_doubt(const char *why)
 	return err;
 }
 
+int arena_reload_wrote(const void *ptr, uint64_t bytes)
+{
+	int err = api_on();
+
+	err = err ? err : api_pointer("arena_reload_wrote", "ptr", ptr);
+	return err ? err : reload_wrote((uintptr_t)ptr, bytes);
+}
+
 int arena_layer_commit(struct arena *a, void *stream)
 {
 	int err = api_on();

@@ -16,6 +16,7 @@
 #include <pthread.h>
 
 #include "arena/block.h"
+#include "arena/born.h"
 #include "arena/event.h"
 #include "shim/cupti.h"
 #include "shim/hook_capture.h"
@@ -236,6 +237,7 @@ static void begun(uint64_t stream, int ordinal, bool into_graph)
 			nested_forget_graph(c.graph);
 	}
 	enter(&c);
+	born_capture_begins();
 }
 
 /* A refusal ends a capture that was invalidated or not joined, and leaves one that this thread

@@ -46,7 +46,7 @@ static __attribute__((cold, noinline)) void wrote(uint64_t dst, uint64_t bytes, 
 static void brought(uint64_t dst, uint64_t bytes)
 {
 	ledger_written_extent(dst, bytes);
-	born_written(dst, bytes);
+	born_written(dst, bytes, BORN_COPIED);
 }
 
 static __attribute__((cold, noinline)) void copied(uint64_t dst, uint64_t bytes, uint64_t stream)

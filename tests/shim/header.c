@@ -16,7 +16,8 @@ int main(void)
 		 state.struct_bytes == sizeof(state) && spec.bytes == 0 && scope.role == NULL &&
 		 derivation.struct_bytes == sizeof(derivation) &&
 		 (arena_abi() != 0 || arena_derive(a, &derivation) == ARENA_E_ABSENT) &&
-		 (arena_abi() != 0 || arena_reload_doubt("why") == ARENA_E_ABSENT);
+		 (arena_abi() != 0 || arena_reload_doubt("why") == ARENA_E_ABSENT) &&
+		 (arena_abi() != 0 || arena_reload_wrote(&spec, 1) == ARENA_E_ABSENT);
 
 	/* What the library would refuse, so that it is not started. */
 	printf("%d %d %d\n", arena_abi(), ok, arena_last_message(NULL, 1));

@@ -238,6 +238,34 @@ static void bind(CUdeviceptr p)
 	MUST(arena_bind(layer, "cache", &spec, (void *)p) == 0);
 }
 
+/* As in shared, but the tensor has a name: what is bound to a slot is found all the same, when it
+ * is bound elsewhere, and when it is bound to nothing in a reload. */
+static void scene_shared_slot(void)
+{
+	CUdeviceptr p = segment(), w = segment(), other = segment();
+	CUgraphExec e;
+	char why[512];
+	uint64_t id;
+
+	block(w, true);
+	bind(w);
+	begin();
+	block(p, true);
+	fill(p);
+	fill(w);
+	block(w + BYTES, true);
+	e = end();
+	MUST(launches(e));
+	block(other, true);
+	MUST(arena_reload_begin(NULL, &id) == 0);
+	bind(other);
+	block(w, false);
+	MUST(arena_reload_end(id, NULL) == ARENA_E_REFUSED);
+	arena_last_message(why, sizeof(why));
+	MUST(strstr(why, "[moved] cache") != NULL);
+	MUST(!launches(e));
+}
+
 /* A cache is made at its first use, which is in the capture, and a reload loads it. */
 static void scene_cache(void)
 {
@@ -410,10 +438,12 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } scenes[] = {
-	{ "again", scene_again },   { "cache", scene_cache },	{ "devices", scene_devices },
-	{ "helper", scene_helper }, { "mapped", scene_mapped }, { "order", scene_order },
-	{ "output", scene_output }, { "reads", scene_reads },	{ "shared", scene_shared },
-	{ "spans", scene_spans },   { "static", scene_static },
+	{ "again", scene_again },     { "cache", scene_cache },
+	{ "devices", scene_devices }, { "helper", scene_helper },
+	{ "mapped", scene_mapped },   { "order", scene_order },
+	{ "output", scene_output },   { "reads", scene_reads },
+	{ "shared", scene_shared },   { "shared slot", scene_shared_slot },
+	{ "spans", scene_spans },     { "static", scene_static },
 };
 
 int main(int argc, char **argv)

@@ -216,6 +216,41 @@ Test(block, a_smaller_one_in_its_place, .init = start)
 	cr_assert_eq(c.live, 1);
 }
 
+/* The block at @base, dead, and its neighbour, dead or alive, @room further up. */
+static void two(uint64_t base, uint64_t room, bool neighbour_last, bool neighbour_dead)
+{
+	if (!neighbour_last)
+		carve(base + room, 512);
+	carve(base, 512);
+	if (neighbour_last)
+		carve(base + room, 512);
+	give_back(base);
+	if (neighbour_dead)
+		give_back(base + room);
+}
+
+/* As big as the room up to its neighbour: quick, within a leaf. With a granule more: never. */
+Test(block, a_bigger_one_in_its_place, .init = start)
+{
+	static const uint64_t starts[] = { 0, 512, 31 * KIB + 512, 100 * KIB, 2 * MIB - KIB };
+	static const uint64_t rooms[] = { KIB, 31 * KIB, 32 * KIB + 512, 90 * KIB,
+					  MIB + 900 * KIB };
+	static const uint64_t more[] = { 512, 40 * KIB, 500 * KIB, 3 * MIB };
+	struct block_shard *s = &block_shards[DEV];
+
+	for (size_t n = 0; n < 4 * 5 * 5; n++) {
+		uint64_t base = SEGMENT + starts[n % 5], room = rooms[n / 5 % 5];
+		bool in_leaf = (base + room - 1) >> 21 == base >> 21;
+
+		two(base, room, n / 25 % 2, n / 50);
+		for (size_t i = 0; i < sizeof(more) / sizeof(*more); i++)
+			cr_assert(!block_event_quick(s, base, (int64_t)(room + more[i])), "%zu", n);
+		if (!(n / 25 % 2 && (base + room) >> 21 != base >> 21))
+			cr_assert_eq(block_event_quick(s, base, (int64_t)room), in_leaf, "%zu", n);
+		block_forget(SEGMENT, 20 * MIB);
+	}
+}
+
 Test(block, a_bigger_one_over_dead_ones, .init = start)
 {
 	struct block_counters c;
@@ -634,19 +669,26 @@ static void bear(bool captures)
 
 static struct reload_outcome born_outcome;
 
-/* A reload that copies to @at, if that is not 0. @return the findings of the kind. */
-static unsigned reload_copying(uint64_t at, uint64_t bytes)
+/* End the reload. @return the findings of the kind. */
+static unsigned reload_ended(uint64_t id)
 {
 	unsigned count = 0;
-	uint64_t id;
 
-	cr_assert_eq(reload_begin(NULL, &id), 0);
-	if (at != 0)
-		born_written(at, bytes);
 	cr_assert_eq(reload_end(id, &born_outcome), 0);
 	for (uint32_t i = 0; i < born_outcome.findings.count; i++)
 		count += born_outcome.findings.list[i].kind == FINDING_BORN_IN_CAPTURE;
 	return count;
+}
+
+/* A reload that copies to @at, if that is not 0. */
+static unsigned reload_copying(uint64_t at, uint64_t bytes)
+{
+	uint64_t id;
+
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	if (at != 0)
+		born_written(at, bytes, BORN_COPIED);
+	return reload_ended(id);
 }
 
 Test(block, a_reload_into_what_a_capture_allocated, .init = start)
@@ -668,10 +710,114 @@ Test(block, a_reload_into_what_a_capture_allocated, .init = start)
 	cr_assert_eq(born_outcome.verdict, RELOAD_PASS);
 }
 
+/* A kernel wrote it, as a client knows: a load that converts, or an output that is cleared. */
+Test(block, a_kernel_of_a_reload_writes_what_a_capture_allocated, .init = start)
+{
+	const struct slot_finding *f = NULL;
+	char text[512];
+	uint64_t id;
+
+	cr_assert_eq(reload_wrote(SEGMENT, 1), ARENA_E_BUSY);
+	bear(true);
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	cr_assert_eq(reload_wrote(SEGMENT, 4 * KIB), 0);
+	cr_assert_eq(reload_ended(id), 1);
+	f = born_outcome.findings.list;
+	cr_assert_eq(f->severity, SEVERITY_WARN);
+	slot_finding_text(f, text, sizeof(text));
+	cr_assert_not_null(strstr(text, "graph exec 1 allocated it"));
+	cr_assert_not_null(strstr(text,
+				  "what the reload wrote there or elsewhere in its allocation: "
+				  "if that is to last"));
+	cr_assert_eq(born_outcome.verdict, RELOAD_PASS);
+	/* What was copied as well was loaded. */
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	cr_assert_eq(reload_wrote(SEGMENT, 4 * KIB), 0);
+	born_written(SEGMENT + KIB, 512, BORN_COPIED);
+	cr_assert_eq(reload_ended(id), 1);
+	cr_assert_eq(born_outcome.findings.list->severity, SEVERITY_ERROR);
+	cr_assert_eq(born_outcome.verdict, RELOAD_FAIL);
+}
+
+/* A version counts what is only captured, too. */
+Test(block, a_reload_that_captures_writes, .init = start)
+{
+	uint64_t id;
+
+	bear(true);
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	block_window(true);
+	born_capture_begins();
+	capture(20, SEGMENT, 0);
+	block_window(false);
+	cr_assert_eq(reload_wrote(SEGMENT, 4 * KIB), 0);
+	cr_assert_eq(reload_ended(id), 0);
+	/* Copies are told when they are made. */
+	cr_assert_eq(reload_copying(SEGMENT, 4 * KIB), 1);
+}
+
+static unsigned reload_writing(uint64_t at, uint64_t bytes)
+{
+	uint64_t id;
+
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	cr_assert_eq(reload_wrote(at, bytes), 0);
+	return reload_ended(id);
+}
+
+Test(block, a_reload_within_a_capture, .init = start)
+{
+	uint64_t id;
+
+	bear(true);
+	block_window(true);
+	born_capture_begins();
+	cr_assert_eq(reload_writing(SEGMENT, 4 * KIB), 0);
+	/* One that ends before the reload does. */
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	block_window(false);
+	cr_assert_eq(reload_wrote(SEGMENT, 4 * KIB), 0);
+	cr_assert_eq(reload_ended(id), 0);
+	cr_assert_eq(reload_writing(SEGMENT, 4 * KIB), 1);
+}
+
+/* Views share a version: of which one it tells is not known. */
+Test(block, writes_are_told_once_for_each_allocation, .init = start)
+{
+	const char *name;
+	char text[512];
+	uint64_t id;
+
+	block_window(true);
+	block_opened(DEV, SEGMENT, 4 * KIB, true, 0);
+	block_opened(DEV, SEGMENT + 4 * KIB, 4 * KIB, true, 0);
+	capture(10, SEGMENT, SEGMENT + 4 * KIB);
+	block_window(false);
+	bind_bytes("a", ARENA_BOUND, SEGMENT, KIB);
+	bind_bytes("b", ARENA_BOUND, SEGMENT + KIB, KIB);
+	bind_bytes("c", ARENA_BOUND, SEGMENT + 4 * KIB, KIB);
+	cr_assert_eq(reload_writing(SEGMENT, 8 * KIB), 2);
+	for (int i = 0; i < 2; i++) {
+		slot_finding_text(&born_outcome.findings.list[i], text, sizeof(text));
+		cr_assert_not_null(strstr(text, "there or elsewhere in its allocation"));
+	}
+	cr_assert_eq(reload_writing(SEGMENT + KIB, KIB), 1);
+	name = interned(born_outcome.findings.list[0].name);
+	cr_assert_str_eq(name, "b", "what was not written is not named");
+	/* Copies are exact. */
+	cr_assert_eq(reload_copying(SEGMENT, 2 * KIB), 2);
+	cr_assert_eq(reload_begin(NULL, &id), 0);
+	cr_assert_eq(reload_wrote(SEGMENT, 4 * KIB), 0);
+	born_written(SEGMENT + KIB, KIB, BORN_COPIED);
+	cr_assert_eq(reload_ended(id), 1);
+	name = interned(born_outcome.findings.list[0].name);
+	cr_assert_str_eq(name, "b", "what was loaded is known");
+}
+
 Test(block, an_output_that_nobody_loads, .init = start)
 {
 	bear(true);
-	born_written(SEGMENT, 4 * KIB);
+	born_written(SEGMENT, 4 * KIB, BORN_COPIED);
 	cr_assert_eq(reload_copying(SEGMENT + 64 * KIB, 4 * KIB), 0);
 	/* Of no slot: it may be anything. */
 	block_window(true);
@@ -754,15 +900,15 @@ Test(block, more_copies_than_are_noted, .init = start)
 	bear_aside(aside, 8 * MIB);
 	cr_assert_eq(reload_begin(NULL, &id), 0);
 	for (uint64_t i = 0; i < 2 * limit; i++)
-		born_written(aside + (2 * limit - 1 - i), 1);
+		born_written(aside + (2 * limit - 1 - i), 1, BORN_COPIED);
 	for (uint64_t i = 1; i < limit; i++)
-		born_written(aside + 4 * MIB + 2 * i, 1);
+		born_written(aside + 4 * MIB + 2 * i, 1, BORN_COPIED);
 	cr_assert_eq(load_relaxed(&born_left_out), 0);
-	born_written(SEGMENT + KIB, 1);
+	born_written(SEGMENT + KIB, 1, BORN_COPIED);
 	cr_assert_eq(load_relaxed(&born_left_out), 1);
 	/* The last gap of the first ones closes: there is room again. */
-	born_written(aside + 4 * MIB + 3, 1);
-	born_written(SEGMENT + KIB, 1);
+	born_written(aside + 4 * MIB + 3, 1, BORN_COPIED);
+	born_written(SEGMENT + KIB, 1, BORN_COPIED);
 	cr_assert_eq(load_relaxed(&born_left_out), 1);
 	cr_assert_eq(reload_end(id, &born_outcome), 0);
 	cr_assert_eq(born_outcome.findings.count, 1);

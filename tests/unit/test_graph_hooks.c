@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "arena/block.h"
+#include "arena/born.h"
 #include "arena/event.h"
 #include "arena/scan.h"
 #include "shim/coverage.h"
@@ -59,6 +60,13 @@ bool shim_start(void)
 
 void block_window(bool open)
 {
+}
+
+static unsigned captures_begun;
+
+void born_capture_begins(void)
+{
+	captures_begun++;
 }
 
 void record_open_once(enum range_kind kind, uint64_t base, uint64_t size_bytes, uint64_t scope)
@@ -704,6 +712,7 @@ Test(capture, a_launch_is_read_from_the_node_it_became)
 	begin();
 	expect("BEGIN; forget 100; ");
 	cr_assert_eq(load_relaxed(&captures_active), 1);
+	cr_assert_eq(captures_begun, 1);
 	launch(A);
 	expect("LAUNCH; birth 100/100 7f0000001000; ");
 	launch(B);

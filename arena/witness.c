@@ -90,9 +90,7 @@ void witness_graph(uint64_t graph, uint64_t original)
 void witness_expect_graph(bool on)
 {
 	told.expects = on;
-	/* Of an exec that was refused nothing more is told. */
-	if (!told.framed)
-		told.in_exec = false;
+	witness_exec_over();
 }
 
 bool witness_complete(uint64_t graph)
@@ -383,6 +381,12 @@ bool witness_exec_end(bool framed)
 	told.originals = NULL;
 	told.cap = 0;
 	return true;
+}
+
+void witness_exec_over(void)
+{
+	if (!told.framed)
+		told.in_exec = false;
 }
 
 bool witness_in_exec(void)

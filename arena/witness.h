@@ -55,6 +55,9 @@ uint64_t witness_body(uint64_t node, uint32_t index);
 void witness_exec_begin(bool framed);
 /* @return false: nothing ended, as a call of the application frames it. */
 bool witness_exec_end(bool framed);
+/* @brief The program makes something else: an exec that no call frames was refused, of which
+ * nothing more is told. */
+void witness_exec_over(void);
 /* @brief Is it being made, so that new nodes are the exec's own, which nobody may ask for? */
 bool witness_in_exec(void);
 

@@ -271,6 +271,7 @@ void cupti_begin_slow(void)
 
 void cupti_work_slow(void)
 {
+	witness_exec_over();
 	pthread_mutex_lock(&lock);
 	window_work(&window);
 	pthread_mutex_unlock(&lock);

@@ -89,6 +89,8 @@ SCENES = {
     "an unseen exec, off": scene("scenes", "unseen-exec", "off", gaps={"unknown-exec": 0}),
     "an unseen exec": scene("scenes", "unseen-exec", "capture", gaps={"unknown-exec": 1},
                             verdict="unproven"),
+    "a refused exec": scene("scenes", "refused-exec", "capture", cupti={
+        **AGREE, "cross.compared": 2, "cross.agreed": 2}),
     # CUPTI does not tell of new parameters: it is no difference, and by itself it misses them.
     "changes": scene("scenes", "changes", "capture", launches=["0", "401"], verdict="fail", cupti={
         **AGREE, "cross.compared": 2, "cross.agreed": 2, "cross.changed": 2}),

@@ -263,6 +263,25 @@ static void unseen_exec(void)
 	tell("out", peek(out));
 }
 
+/* The driver refuses an exec past the library, so that its end is not told; a node comes next. */
+static void refused_exec(void)
+{
+	__typeof__(&cuGraphInstantiateWithFlags) make =
+		(__typeof__(make))past("cuGraphInstantiateWithFlags");
+	CUgraph g, once;
+	CUdeviceptr p;
+	CUgraphExec e;
+
+	start();
+	CK(cuGraphCreate(&g, 0));
+	CAPTURE(once, CK(cuMemAllocAsync(&p, BIG, S)); CK(cuMemFreeAsync(p, S)));
+	instantiate(once);
+	if (make(&e, once, 0) == CUDA_SUCCESS)
+		victim_skip("the driver made a second exec of a graph that allocates");
+	add_acc(g, NULL, out, w);
+	replay("E", instantiate(g));
+}
+
 /* New parameters of a node that is copied then, and whose memory goes before it is instantiated. */
 static void changes(void)
 {
@@ -354,5 +373,5 @@ VICTIM({ "cut", cut }, { "fifty", fifty }, { "later", later }, { "phase", phase 
        { "phase-empty", phase_empty }, { "only-eager", only_eager }, { "ends", ends },
        { "ends-capturing", ends_capturing }, { "threads", threads }, { "forks", forks },
        { "edits", edits }, { "unseen-node", unseen_node }, { "unseen-clone", unseen_clone },
-       { "unseen-exec", unseen_exec }, { "changes", changes }, { "unseen-body", unseen_body },
-       { "second-body", second_body }, { "seen-body", seen_body });
+       { "unseen-exec", unseen_exec }, { "refused-exec", refused_exec }, { "changes", changes },
+       { "unseen-body", unseen_body }, { "second-body", second_body }, { "seen-body", seen_body });

@@ -10,12 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void tell_starting(const struct graph *g)
+{
+	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_EXEC_CREATE_STARTING, .graph = g });
+}
+
 /* The clone that an exec is made of is real only to a tool; the program is what runs. */
 static void tell_created(struct exec *e, const struct graph *g)
 {
 	if (!tool_listens())
 		return;
-	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_EXEC_CREATE_STARTING, .graph = g });
+	tell_starting(g);
 	e->clone = graph_clone(g);
 	e->clone->owned = true;
 	tool_tell((struct sim_tool_data){ .event = SIM_TOOL_EXEC_CREATED, .exec = e, .graph = g });
@@ -30,8 +35,10 @@ static CUresult instantiate(CUgraphExec *out, CUgraph h, uint64_t flags)
 	if (!g || !out || flags & ~15ull)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* "Only one instantiation of the graph may exist at any point in time." */
-	if (g->mem_nodes && g->execs)
+	if (g->mem_nodes && g->execs) {
+		tell_starting(g);
 		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 	p = program_new(g);
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -326,7 +333,10 @@ static CUresult set(CUgraphExec h, CUgraphNode node, const CUgraphNodeParams *p)
 	op_put(s->op);
 	s->op = op;
 	tool_tell((struct sim_tool_data){
-		.event = SIM_TOOL_NODE_SET_PARAMS, .exec = e, .node = node, .type = p->type,
+		.event = SIM_TOOL_NODE_SET_PARAMS,
+		.exec = e,
+		.node = node,
+		.type = p->type,
 	});
 	return CUDA_SUCCESS;
 }
@@ -350,7 +360,9 @@ CUresult do_cuGraphExecChildGraphNodeSetParams(CUgraphExec h, CUgraphNode node, 
 	program_put(s->body[0]);
 	s->body[0] = p;
 	tool_tell((struct sim_tool_data){
-		.event = SIM_TOOL_NODE_SET_PARAMS, .exec = e, .node = node,
+		.event = SIM_TOOL_NODE_SET_PARAMS,
+		.exec = e,
+		.node = node,
 		.type = CU_GRAPH_NODE_TYPE_GRAPH,
 	});
 	return CUDA_SUCCESS;
@@ -365,13 +377,13 @@ CUresult do_cuGraphExecNodeSetParams(CUgraphExec h, CUgraphNode node, CUgraphNod
 	return set(h, node, p);
 }
 
-#define SET_PARAMS(Name, KIND, member, params_t)                                              \
+#define SET_PARAMS(Name, KIND, member, params_t)                                               \
 	CUresult do_cuGraphExec##Name(CUgraphExec h, CUgraphNode node, const params_t *params) \
-	{                                                                                     \
-		CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_##KIND };                  \
-                                                                                              \
-		memcpy(&p.member, params, sizeof(*params));                                   \
-		return set(h, node, &p);                                                      \
+	{                                                                                      \
+		CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_##KIND };                   \
+                                                                                               \
+		memcpy(&p.member, params, sizeof(*params));                                    \
+		return set(h, node, &p);                                                       \
 	}
 SET_PARAMS(KernelNodeSetParams_v2, KERNEL, kernel, CUDA_KERNEL_NODE_PARAMS)
 SET_PARAMS(KernelNodeSetParams, KERNEL, kernel, CUDA_KERNEL_NODE_PARAMS_v1)

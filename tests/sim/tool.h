@@ -9,7 +9,8 @@
  * Order: a graph or node can be read when its creation is told and until its destruction was; a
  * node comes before its edges. An instantiation tells EXEC_CREATE_STARTING, a clone of the
  * template that belongs to the exec (each node CREATED, then CLONED), EXEC_CREATED: twice the
- * callbacks for the nodes of a template, as measured on an H200. New parameters are told of nodes
+ * callbacks for the nodes of a template, as measured on an H200. One that is refused, as the graph
+ * has an exec already, tells the first of these only (a guess). New parameters are told of nodes
  * of execs (SET_PARAMS), but neither of a template's nodes nor by the update of an exec.
  */
 #ifndef SIM_TOOL_H

@@ -127,6 +127,22 @@ Test(cupti_event, the_nodes_of_an_exec_are_not_asked_for)
 	cr_assert_eq(asked, 1);
 }
 
+/* The driver refuses one that no wrapper frames: its end is not told. */
+Test(cupti_event, an_exec_that_was_refused)
+{
+	asked = 0;
+	tell(RECORDER_EXEC_CREATING, G, 0, 0);
+	witness_exec_over(); /* any wrapper that works on templates */
+	tell(RECORDER_NODE_CREATED, G, 2, 0);
+	cr_assert_eq(asked, 1);
+	/* One that is framed ends with its call. */
+	cupti_instantiating(true);
+	witness_exec_over();
+	cr_assert(witness_in_exec());
+	cupti_instantiating(false);
+	cr_assert_not(witness_in_exec());
+}
+
 Test(cupti_event, an_exec_that_no_wrapper_made_is_counted)
 {
 	tell(RECORDER_EXEC_CREATING, G, 0, 0);

@@ -74,7 +74,10 @@ class Program:
     def slice_ns(self, name):
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(name.encode() + b"\n")
-        return float(self.expect("slice", SLICE_SECONDS)[1])
+        measured, ns = self.expect("slice", SLICE_SECONDS)
+        if measured != name:
+            raise Failed(f"asked for {name}, it measured {measured}")
+        return float(ns)
 
     def end(self):
         """Once its stdin is closed."""
@@ -112,6 +115,7 @@ def take(starts, seconds, groups=GROUPS, seed=1):
     @return {measure: [{variant: [ns of each round]} of each group]}"""
     running, everything, draw = [], [], random.Random(seed)
     cores = sorted(os.sched_getaffinity(0))
+    theirs = cores[1:] or cores         # the first one is ours
     try:
         for number in range(groups):
             running.append({})
@@ -119,10 +123,11 @@ def take(starts, seconds, groups=GROUPS, seed=1):
                 running[-1][variant] = start(number)
                 everything.append(running[-1][variant])
         names = [program.expect("ready", START_SECONDS) for program in everything][0]
+        os.sched_setaffinity(0, cores[:1])      # only now: who is started inherits it
         taken = [collections.defaultdict(lambda: collections.defaultdict(list)) for _ in running]
         for number, programs in enumerate(running):
             for program in programs.values():
-                program.bind(cores[(number + 1) % len(cores)])      # the first one is ours
+                program.bind(theirs[number % len(theirs)])
         for turn in range(groups * PASSES):
             visit(running[turn % groups], names, seconds / groups / PASSES, draw,
                   taken[turn % groups])
@@ -131,6 +136,7 @@ def take(starts, seconds, groups=GROUPS, seed=1):
             program.process.kill()
         raise
     finally:
+        os.sched_setaffinity(0, cores)
         for program in everything:
             program.process.stdin.close()
         for program in everything:

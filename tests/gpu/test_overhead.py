@@ -28,6 +28,8 @@ for number, line in enumerate(sys.stdin):
         sys.exit("it died")
     if how == "hangs" and number == 1:
         time.sleep(60)
+    if how == "errs" and number == 1:
+        print("slice c 5", flush=True)
     core, = os.sched_getaffinity(0)
     print("slice", name, {"a": 100 * float(factor), "b": core + 7}[name], flush=True)
 """
@@ -119,13 +121,36 @@ class Programs(unittest.TestCase):
         self.assertEqual(set(rounds), orders)
         self.assertEqual(len(rounds), 2 * 4 * overhead.PASSES)
 
+    def test_has_a_core_of_its_own(self):
+        cores, seen = os.sched_getaffinity(0), []
+        if len(cores) == 1:
+            self.skipTest("one core")
+
+        class Seen(overhead.Program):
+            def slice_ns(self, name):
+                seen.append((os.sched_getaffinity(0), os.sched_getaffinity(self.process.pid)))
+                return super().slice_ns(name)
+
+            def end(self):
+                seen.append((os.sched_getaffinity(0), set()))
+                super().end()
+
+        self.program = lambda *arguments: Seen(
+            arguments, {**os.environ, "ASKED": str(self.asked), "PYTHONPATH": str(HERE)}, self.folder)
+        overhead.take(self.starts(), 0, groups=3)
+        for ours, theirs in seen:
+            self.assertEqual(ours & theirs, set())
+            self.assertEqual(ours, {min(cores)} if theirs else cores)
+        self.assertEqual(os.sched_getaffinity(0), cores)
+
     def test_goes_on_until_time_is_over(self):
         taken = overhead.take(self.starts(), 1.0, groups=1)
         self.assertGreater(len(taken["a"][0]["P"]), 2 * overhead.PASSES)
 
     def test_what_a_program_says_last(self):
         self.addCleanup(setattr, overhead, "SLICE_SECONDS", overhead.SLICE_SECONDS)
-        for how, seconds, said in (("hangs", 2, "no answer in time"), ("dies", 60, "it died")):
+        for how, seconds, said in (("hangs", 2, "no answer in time"), ("dies", 60, "it died"),
+                                   ("errs", 60, "asked for a, it measured c")):
             overhead.SLICE_SECONDS = seconds
             with self.assertRaisesRegex(overhead.Failed, said):
                 overhead.take(self.starts(how), 0, groups=1)

@@ -169,7 +169,7 @@ struct exec_extent {
 	struct range *owner;
 	uint64_t generation, base, end;
 	uint32_t since, before;		/* births in [since, before) */
-	const struct arena_spec *again;	/* binding_each_again() belongs to it; NULL: it stands alone */
+	const struct arena_spec *again;	/* with binding_each_again(); NULL: alone */
 };
 /* A question: how many execs have a ref of an enabled node to @old, and how many to @now but not to
  * @old? An extent without an owner is not asked for. */

@@ -141,10 +141,10 @@ enum arena_verdict {
 	ARENA_UNPROVEN = 2,	/**< nothing wrong was seen, but something that matters was not */
 };
 
-/** arena_spec.flags. */
+/** arena_spec.flags. Another kind of slot refuses them. */
 enum arena_spec_flags {
-	ARENA_SPEC_SCRATCH = 1,	/**< of bound memory: contents mean nothing between uses, so that it
-				 * may be replaced while the old memory is kept alive */
+	ARENA_SPEC_SCRATCH = 1,	/**< of bound memory: no value; may move while the old lives */
+	ARENA_SPEC_ZERO = 2,	/**< of scratch slots: each commit of the layer zeroes it (locks) */
 };
 
 /** What a slot holds. A shape lies in the bytes; what it leaves of them is padding. */

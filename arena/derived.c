@@ -193,7 +193,7 @@ static int take_shadow(struct derived_run *r, const struct derivation *d, struct
 	v->slot->touched = true;
 	v->slot->lost = false;
 	registry_unlock();
-	b->mixed |= b->count != 0 && v->slot->spec.device != b->slots[0]->spec.device;
+	batch_joins(b, v->slot);
 	b->ops[b->count] = (struct device_copy){ v->live, v->derived, v->bytes };
 	b->slots[b->count++] = v->slot;
 	return 0;
@@ -248,7 +248,6 @@ static int launch(struct derived_run *r, struct derivation *d)
 		const struct derived_value *v = &d->values[i];
 
 		memcpy(d->args + v->offset, &v->derived, sizeof(v->derived));
-		launch.result_bytes += v->result ? v->bytes : 0;
 	}
 	err = err ? err : device.derive(&launch, r->stream);
 	return err ? fail(r, d, err) : ARENA_OK;

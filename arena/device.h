@@ -18,7 +18,7 @@ struct device_copy {
 	uint64_t dst, src, bytes;
 };
 
-/* Contents that are looked at. */
+/* Contents that are looked at, or zeroed. */
 struct device_span {
 	uint64_t addr, bytes;
 };
@@ -36,11 +36,10 @@ struct device_scan {
 	uint64_t found;
 };
 
-/* A derivation, ready to run: the name of the kernel, its parameters, what it writes. */
+/* A derivation, ready to run: the name of the kernel, its parameters. */
 struct device_derivation {
 	const char *name;
 	const void *args;
-	uint64_t result_bytes;
 };
 
 /*
@@ -82,7 +81,8 @@ struct device_ops {
 	int (*copy)(const struct device_copy *ops, uint32_t count, uint64_t stream);
 	/* From wherever @src is, in stream order. */
 	int (*put)(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t stream);
-	int (*zero)(uint64_t addr, uint64_t bytes, uint64_t stream);
+	/* In stream order; many in one launch, and -EREMOTEIO, as copy. */
+	int (*zero)(const struct device_span *spans, uint32_t count, uint64_t stream);
 	/* Launch a derivation, in stream order. @return also -ENOSYS: there is no such kernel. */
 	int (*derive)(const struct device_derivation *d, uint64_t stream);
 	/* A fingerprint of each span, and for each pair the offset of the first byte that differs,

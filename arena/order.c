@@ -83,23 +83,26 @@ void order_put(struct order *o)
 }
 
 /* @return false: no memory. */
-static bool add_owner(struct order *o, const struct range_view *v)
+static bool add_owner(struct order *o, uint64_t addr)
 {
+	struct range_view v;
+
+	if (!ledger_find_inner(addr, &v))
+		return true;
 	/* Neighbours share a chunk; the rest of the list is short. */
 	for (uint32_t i = o->owners_count; i > 0; i--)
-		if (o->owners[i - 1] == v->owner)
+		if (o->owners[i - 1] == v.owner)
 			return true;
 	if (pages_grow(&o->owners, &o->owners_cap, o->owners_count + 1, sizeof(*o->owners)))
 		return false;
-	if (ledger_pin(v))
-		o->owners[o->owners_count++] = v->owner;
+	if (ledger_pin(&v))
+		o->owners[o->owners_count++] = v.owner;
 	return true;
 }
 
-static struct order *order_new(const struct device_copy *ops, uint32_t count, uint64_t stream)
+static struct order *order_new(const struct order_writes *w, uint64_t stream)
 {
 	struct order *o = slab_get(&orders);
-	struct range_view v;
 	bool ok = true;
 
 	if (o == NULL)
@@ -107,9 +110,10 @@ static struct order *order_new(const struct device_copy *ops, uint32_t count, ui
 	*o = (struct order){ .stream = stream };
 	store_relaxed(&o->state, ORDER_BEGUN);
 	store_relaxed(&o->pins, 1);
-	for (uint32_t i = 0; ok && i < count; i++)
-		if (ledger_find_inner(ops[i].dst, &v))
-			ok = add_owner(o, &v);
+	for (uint32_t i = 0; ok && i < w->copies_count; i++)
+		ok = add_owner(o, w->copies[i].dst);
+	for (uint32_t i = 0; ok && i < w->zeros_count; i++)
+		ok = add_owner(o, w->zeros[i].addr);
 	if (ok)
 		return o;
 	order_put(o);
@@ -393,9 +397,9 @@ static int begin_failed(struct order *o, int err)
 			  (unsigned long long)o->stream, err);
 }
 
-int order_begin(const struct device_copy *ops, uint32_t count, uint64_t stream, struct order **out)
+int order_begin(const struct order_writes *w, uint64_t stream, struct order **out)
 {
-	struct order *o = order_new(ops, count, stream);
+	struct order *o = order_new(w, stream);
 	int err;
 
 	*out = NULL;

@@ -26,12 +26,18 @@
 struct exec;
 struct order;
 
+/* What a publication writes. */
+struct order_writes {
+	const struct device_copy *copies;
+	const struct device_span *zeros;
+	uint32_t copies_count, zeros_count;
+};
+
 /*
- * @brief Begin to rewrite what @ops name as dst, on @stream. No lock held.
+ * @brief Begin to rewrite @w on @stream. No lock held.
  * @return 0 and the publication, or an arena_err with a message; then nothing is marked.
  */
-int order_begin(const struct device_copy *ops, uint32_t count, uint64_t stream,
-		struct order **out);
+int order_begin(const struct order_writes *w, uint64_t stream, struct order **out);
 /* @brief The copies are queued. Launches go on. @return 0 or -errno: nobody knows whether they
  * were executed. The caller keeps @o until order_put(). */
 int order_queued(struct order *o);

@@ -26,6 +26,7 @@ static void batch_free(struct batch *b)
 {
 	pages_put(b->slots, b->cap * sizeof(*b->slots));
 	pages_put(b->ops, b->cap * sizeof(*b->ops));
+	pages_put(b->zeros, b->cap * sizeof(*b->zeros));
 	pages_put(b->writers, b->writers_cap * sizeof(*b->writers));
 	pages_put(b->temps, b->temps_cap * sizeof(*b->temps));
 }
@@ -37,7 +38,19 @@ static bool batch_room(struct batch *b, struct arena *a)
 	b->cap = a->slots_count ? a->slots_count : 1;
 	b->slots = pages_get(b->cap * sizeof(*b->slots));
 	b->ops = pages_get(b->cap * sizeof(*b->ops));
-	return b->slots != NULL && b->ops != NULL;
+	b->zeros = pages_get(b->cap * sizeof(*b->zeros));
+	return b->slots != NULL && b->ops != NULL && b->zeros != NULL;
+}
+
+/* Registry lock held. */
+static void batch_take_zeros(struct batch *b, const struct arena *a)
+{
+	for (struct slot *s = a->slots; s != NULL; s = s->next) {
+		if (s->kind != ARENA_SCRATCH || !(s->spec.flags & ARENA_SPEC_ZERO) || s->base == 0)
+			continue;
+		batch_joins(b, s);
+		b->zeros[b->zeros_count++] = (struct device_span){ s->base, s->spec.bytes };
+	}
 }
 
 /* @return false: no memory, nothing was taken. */
@@ -56,13 +69,15 @@ static bool batch_take(struct batch *b, struct arena *a)
 	for (struct slot *s = a->slots; ok && s != NULL; s = s->next) {
 		if (s->shadow == 0)
 			continue;
-		b->mixed |= b->count != 0 && s->spec.device != b->slots[0]->spec.device;
+		batch_joins(b, s);
 		b->ops[b->count] = (struct device_copy){ s->base, s->shadow, s->spec.bytes };
 		b->slots[b->count++] = s;
 		s->shadow = 0;
 		s->lost |= b->lost;
 		stage_count(-s->spec.bytes);
 	}
+	if (ok && !b->lost)
+		batch_take_zeros(b, a);
 	if (ok && load_relaxed(&a->stage) != NULL) {
 		struct stage *g = load_relaxed(&a->stage);
 
@@ -225,9 +240,9 @@ static int fail_publish(const struct batch *b, int err, uint64_t stream)
 				  "captured; publish outside of captures",
 				  path, (unsigned long long)stream);
 	return arena_fail(ARENA_E_DEVICE,
-			  "layer %s: the driver refuses to copy its %u slots on stream %#llx (%d); "
-			  "nothing was published",
-			  path, b->count, (unsigned long long)stream, err);
+			  "layer %s: the driver refuses to write its %u slots on stream %#llx "
+			  "(%d); nothing was published",
+			  path, b->count + b->zeros_count, (unsigned long long)stream, err);
 }
 
 static int check_batch(const struct batch *b)
@@ -245,26 +260,46 @@ static int check_batch(const struct batch *b)
 	return ARENA_OK;
 }
 
-/* @return 0, or an error; unless it is ARENA_E_UNSAFE nothing was queued. */
+/* Zeroes first: while no value has been copied, a failure leaves the layer as it was.
+ * @param any anything was queued. @return 0 or -errno; -EREMOTEIO: values are half copied. */
+static int write_batch(const struct batch *b, uint64_t stream, bool *any)
+{
+	int err = follow_writers(b, stream);
+
+	*any = false;
+	if (err == 0 && b->zeros_count != 0) {
+		err = device.zero(b->zeros, b->zeros_count, stream);
+		*any = err == 0 || err == -EREMOTEIO;
+		err = err == -EREMOTEIO ? -EIO : err;
+	}
+	if (err == 0 && b->count != 0) {
+		err = device.copy(b->ops, b->count, stream);
+		*any |= err == 0 || err == -EREMOTEIO;
+	}
+	return err;
+}
+
+/* @return 0, or an error; unless it is ARENA_E_UNSAFE no value was queued. */
 static int publish(struct batch *b, uint64_t stream, struct order **out)
 {
-	int err = check_batch(b);
+	const struct order_writes w = { b->ops, b->zeros, b->count, b->zeros_count };
+	int err = check_batch(b), lost = 0;
+	bool any;
 
+	err = err ? err : order_begin(&w, stream, out);
 	if (err)
 		return err;
-	err = order_begin(b->ops, b->count, stream, out);
-	if (err)
-		return err;
-	err = follow_writers(b, stream);
-	if (err == 0)
-		err = device.copy(b->ops, b->count, stream);
-	if (err == 0) {
-		err = order_queued(*out);
-		return err ? stage_fail_unsafe(b->arena, err) : ARENA_OK;
+	err = write_batch(b, stream, &any);
+	if (any) {
+		/* Also when it failed: no launch may meet what is zeroed. */
+		lost = order_queued(*out);
+	} else {
+		order_abandon(*out);
+		*out = NULL;
 	}
-	order_abandon(*out);
-	*out = NULL;
-	return err == -EREMOTEIO ? stage_fail_unsafe(b->arena, err) : fail_publish(b, err, stream);
+	if (err == -EREMOTEIO || lost)
+		return stage_fail_unsafe(b->arena, err ? err : lost);
+	return err ? fail_publish(b, err, stream) : ARENA_OK;
 }
 
 /* What follows from what was taken. @return 0, or an error: nothing may be published. */
@@ -288,7 +323,7 @@ static int publish_all(struct batch *b, uint64_t stream, struct slot_findings *f
 	struct order *o = NULL;
 	int err = found != NULL ? derive(b, stream, found) : ARENA_OK;
 
-	if (!err && b->count != 0)
+	if (!err && b->count + b->zeros_count != 0)
 		err = publish(b, stream, &o);
 	if (err == ARENA_OK || err == ARENA_E_UNSAFE) {
 		batch_settle(b, err == ARENA_OK);

@@ -223,6 +223,8 @@ size_t spec_text(const struct arena_spec *s, char *buf, size_t buf_bytes)
 		put(&t, " layout=%s", s->layout);
 	if (s->flags & ARENA_SPEC_SCRATCH)
 		put(&t, " scratch");
+	if (s->flags & ARENA_SPEC_ZERO)
+		put(&t, " zero");
 	return t.length;
 }
 
@@ -374,9 +376,9 @@ int spec_read(const struct arena_spec *in, struct arena_spec *out)
 		return arena_fail(ARENA_E_INVALID,
 				  "spec.device: %" PRId32 "; pass a CUDA device ordinal",
 				  out->device);
-	if (out->flags & ~(uint32_t)ARENA_SPEC_SCRATCH)
+	if (out->flags & ~(uint32_t)(ARENA_SPEC_SCRATCH | ARENA_SPEC_ZERO))
 		return arena_fail(ARENA_E_INVALID, "spec.flags: %#" PRIx32 "; known is %#x",
-				  out->flags, (unsigned)ARENA_SPEC_SCRATCH);
+				  out->flags, ARENA_SPEC_SCRATCH | ARENA_SPEC_ZERO);
 	err = spec_name("dtype", out->dtype, sizeof(out->dtype));
 	if (!err)
 		err = spec_name("layout", out->layout, sizeof(out->layout));

@@ -208,6 +208,11 @@ static int shadow_of(struct slot *s, struct stage *g, uint64_t stream, uint64_t 
 	return err;
 }
 
+static int zero(uint64_t addr, uint64_t bytes, uint64_t stream)
+{
+	return device.zero(&(struct device_span){ addr, bytes }, 1, stream);
+}
+
 /* @return 0 or -errno. */
 static int write_shadow(const struct slot *s, uint64_t addr, uint64_t src, uint64_t bytes,
 			uint64_t stream)
@@ -217,7 +222,7 @@ static int write_shadow(const struct slot *s, uint64_t addr, uint64_t src, uint6
 	if (bytes != 0)
 		err = device.put(addr, src, bytes, stream);
 	if (err == 0 && bytes < s->spec.bytes)
-		err = device.zero(addr + bytes, s->spec.bytes - bytes, stream);
+		err = zero(addr + bytes, s->spec.bytes - bytes, stream);
 	return err;
 }
 
@@ -275,13 +280,13 @@ static int rewrite(struct slot *s, uint64_t src, uint64_t bytes, uint64_t stream
 	if (op.dst == 0)
 		return arena_fail(ARENA_E_SPEC, "slot %s of %s: it has no storage",
 				  interned(s->name), interned(s->arena->path));
-	err = order_begin(&op, 1, stream, &o);
+	err = order_begin(&(struct order_writes){ .copies = &op, .copies_count = 1 }, stream, &o);
 	if (err)
 		return err;
 	if (bytes != 0)
 		err = device.put(op.dst, src, bytes, stream);
 	if (err == 0 && bytes < op.bytes) {
-		err = device.zero(op.dst + bytes, op.bytes - bytes, stream);
+		err = zero(op.dst + bytes, op.bytes - bytes, stream);
 		if (err != 0 && bytes != 0)
 			err = -EREMOTEIO;
 	}

@@ -30,19 +30,29 @@ struct stage {
  */
 struct batch {
 	struct arena *arena;
-	struct slot **slots;
+	struct slot **slots; /* with shadows */
 	struct device_copy *ops;
-	uint32_t count, cap;
+	struct device_span *zeros; /* scratch that is zeroed with them */
+	uint32_t count, zeros_count, cap;
 	struct writer *writers;
 	uint32_t writers_count, writers_cap;
 	uint64_t *temps; /* results of derivations that are only compared; as shadows */
 	uint32_t temps_count, temps_cap;
 	uint64_t temps_bytes;
-	bool mixed; /* slots of two devices */
-	bool lost;  /* it is a discard */
+	struct slot *first; /* of any */
+	bool mixed;	    /* slots of two devices */
+	bool lost;	    /* it is a discard */
 };
 
 struct order;
+
+/* @brief @s is published, too. */
+static inline void batch_joins(struct batch *b, struct slot *s)
+{
+	if (b->first == NULL)
+		b->first = s;
+	b->mixed |= s->spec.device != b->first->spec.device;
+}
 
 /* @brief The stage of @a, made if there is none. @return NULL: no memory. */
 struct stage *stage_of(struct arena *a);

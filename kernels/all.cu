@@ -8,6 +8,8 @@
 #include "kernels/machete.cu"
 #include "kernels/maintain.cu"
 #include "kernels/marlin.cu"
+#include "kernels/marlin_awq.cu"
+#include "kernels/marlin_order.cu"
 #include "kernels/mla.cu"
 #include "kernels/moe.cu"
 #include "kernels/nvfp4.cu"

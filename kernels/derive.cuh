@@ -23,6 +23,22 @@
 #define FOR_ROWS(r, count)    for (uint64_t r = blockIdx.x; r < (count); r += gridDim.x)
 #define FOR_COLUMNS(c, count) for (uint32_t c = threadIdx.x; c < (count); c += DERIVE_THREADS)
 
+/* Shared memory that the launch gave, of any size: a kernel works with what it gets. */
+static __device__ __forceinline__ void *shared_memory(void)
+{
+	extern __shared__ uint4 shared_by_launch[];
+
+	return shared_by_launch;
+}
+
+static __device__ __forceinline__ uint32_t shared_bytes(void)
+{
+	uint32_t bytes;
+
+	asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+	return bytes;
+}
+
 /* ---- codes ---- */
 
 /* Column @c of a word in AWQ's order: even columns in the low half, odd ones in the high half. */

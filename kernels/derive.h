@@ -5,9 +5,10 @@
  *
  * What is trusted. Numbers are not: struct derive has takes(), and whoever declares a derivation
  * asks it first. Sources are trusted for their size (ranges()) and their alignment, of one element,
- * 16 bytes for nvfp4_quant and the results of Marlin's repack; not for what is in them: an index
- * that is none counts as 0, an offset or a capacity that is too large as the last that there is. So
- * garbage in a slot gives a wrong result, which a comparison finds, and no access outside.
+ * 16 bytes for nvfp4_quant and the results of nvfp4_swizzle and Marlin's repack; not for what is in
+ * them: an index that is none counts as 0, an offset or a capacity that is too large as the last
+ * that there is. So garbage in a slot gives a wrong result, which a comparison finds, and no access
+ * outside.
  *
  * Threads: constant; a twin may run in any.
  */
@@ -47,6 +48,21 @@
 
 /* Keys of arena_moe_*: experts are counted in shared memory. */
 #define MOE_EXPERTS_MAX 1024
+
+/* arena_marlin_order: threads of a block. */
+#define MARLIN_ORDER_THREADS 1024
+
+#ifdef __CUDACC__
+#define DERIVE_FN static __device__ __forceinline__
+#else
+#define DERIVE_FN static inline
+#endif
+
+/* Its shared memory where so many blocks share the columns of a tile, bytes. */
+DERIVE_FN uint64_t marlin_order_bytes(uint64_t k, uint32_t bits, uint32_t flags, uint32_t parts)
+{
+	return (k + 32 / bits) * ((flags & MARLIN_A8 ? 32 : 64) * bits / 8 / parts);
+}
 
 #ifndef __CUDACC__
 #define DERIVE_PARAMS_MAX 12
@@ -93,6 +109,22 @@ const struct derive *derive_find(const char *name);
  */
 typedef void (*derive_twin_fn)(const void *args);
 derive_twin_fn derive_twin(const char *name);
+
+/* What a launch depends on, of the device. */
+struct derive_chip {
+	uint32_t multiprocessors;
+	uint32_t shared; /* a block's at most, bytes */
+};
+
+/* The kernel is that of the row, or a quicker one with the same parameters and result. */
+struct derive_launch {
+	const char *kernel;
+	uint32_t blocks, threads, shared; /* shared memory, bytes */
+};
+
+/* @brief The quickest way to launch @d. The kernel of the row runs with any grid, too. */
+void derive_launch(const struct derive *d, const void *args, const struct derive_chip *chip,
+		   struct derive_launch *out);
 
 /* What a parameter of a twin points at. */
 #define DERIVE_IN(type, address)  ((const type *)(uintptr_t)(address))

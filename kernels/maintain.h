@@ -23,7 +23,7 @@
 #include "kernels/publish.h"
 
 /* 64 KiB: what a block sums up, or looks up, at its begin and end is little against it. */
-#define MAINTAIN_RUN_TILES 4ull
+#define MAINTAIN_RUN_TILES 8ull
 
 #define COMPARE_EQUAL UINT64_MAX
 

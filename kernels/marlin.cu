@@ -4,7 +4,8 @@
  *
  * Repack: a warp has a tile at a time, lane t its fragments of all 4 warps: 4 words at 4 bits, 8 at
  * 8 bits, which lie side by side and are stored 16 bytes at a time. In a load, the lanes have 8
- * neighbouring columns: a sector.
+ * neighbouring columns: a sector. It is right for any weight and quick for GPTQ's with rows as they
+ * are; quicker ones for the others are in marlin_awq.cu and marlin_order.cu.
  */
 #include "kernels/derive.cuh"
 

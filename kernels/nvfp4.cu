@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVFP4; see nvfp4.c, the twins. The swizzle goes through shared memory, 128 rows by 64 columns
- * at a time: loads run along the rows, and what is stored is 8 KiB without a gap.
+ * NVFP4; see nvfp4.c, the twins. Of the swizzle, a thread has 16 columns of the rows m, m + 32,
+ * m + 64 and m + 96: 16 bytes of each of 4 tiles, turned in registers. A warp has 64 columns of 32
+ * rows: it loads 64 bytes a row and stores 128 a tile.
  */
 #include "kernels/derive.cuh"
 
@@ -36,77 +37,106 @@ DERIVE_KERNEL arena_nvfp4_scales(const float *w13, const float *w2, const float 
 	}
 }
 
-#define SF_WORDS 16	   /* 4 columns each, of a piece */
-#define SF_PITCH (128 + 4) /* words of a tile, and a shift so that neighbours differ in bank */
-
-struct sf_piece {
-	const uint8_t *sf;   /* of its matrix */
-	uint64_t m0;	     /* first row */
-	uint32_t w0, width;  /* first word of a row, and how many */
-	uint32_t rows, cols; /* of the matrix */
+struct sf_matrix {
+	const uint8_t *sf, *end; /* of all matrices */
+	uint32_t rows, cols;
 };
 
-/* Columns 4 * @word to 4 * @word + 3 of row @m, zero where there are none. */
-template <bool ALIGNED>
-static __device__ __forceinline__ uint32_t sf_word(const struct sf_piece &p, uint64_t m,
-						   uint32_t word)
+/* Columns @c to @c + 3 of the row at @row, byte by byte. */
+static __device__ __forceinline__ uint32_t sf_bytes(const uint8_t *row, uint32_t c, uint32_t cols)
 {
-	const uint8_t *at = p.sf + m * p.cols + 4 * word;
 	uint32_t value = 0;
 
-	if (m >= p.rows)
-		return 0;
-	if (ALIGNED) {
-		value = *(const uint32_t *)at;
-	} else {
-#pragma unroll
-		for (uint32_t c = 0; c < 4; c++)
-			if (4 * word + c < p.cols)
-				value |= (uint32_t)at[c] << (8 * c);
-	}
+	for (uint32_t i = 0; i < 4 && c + i < cols; i++)
+		value |= (uint32_t)row[c + i] << (8 * i);
 	return value;
 }
 
 /*
- * A warp loads 8 words of each of the rows m, m + 32, m + 64 and m + 96: whole sectors, and 32
- * different banks to put them in.
+ * The 4 words from column @c on, zero where there are no columns. A row starts anywhere: what is
+ * read are words in their places, shifted; none that is partly outside of the matrices.
  */
-template <bool ALIGNED>
-static __device__ __forceinline__ void sf_load(const struct sf_piece &p, uint32_t *piece)
+static __device__ __forceinline__ void sf_shifted(const struct sf_matrix &m, const uint8_t *row,
+						  uint32_t c, uint32_t word[4])
 {
-#pragma unroll
-	for (uint32_t j = threadIdx.x; j < 128 * SF_WORDS; j += DERIVE_THREADS) {
-		uint32_t quarter = j / 8 % 4, m = j / 32 % 32, w = j / 1024 * 8 + j % 8;
+	const uint8_t *at = row + c;
+	uint32_t shift = (uint64_t)at % 4, left = min(16, m.cols - c), in[5];
+	const uint32_t *from = (const uint32_t *)(at - shift);
 
-		if (w < p.width)
-			piece[w * SF_PITCH + m * 4 + quarter] =
-				sf_word<ALIGNED>(p, p.m0 + quarter * 32 + m, p.w0 + w);
+	if ((const uint8_t *)from < m.sf || (const uint8_t *)(from + 5) > m.end) {
+		for (uint32_t i = 0; i < 4; i++)
+			word[i] = sf_bytes(row, c + 4 * i, m.cols);
+		return;
+	}
+#pragma unroll
+	for (uint32_t i = 0; i < 5; i++)
+		in[i] = 4 * i < shift + left ? __ldg(from + i) : 0;
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t have = min(4, left - min(left, 4 * i));
+
+		word[i] = __funnelshift_r(in[i], in[i + 1], 8 * shift);
+		if (have < 4)
+			word[i] &= (1u << 8 * have) - 1;
+	}
+}
+
+/* The 4 words of row @r from column @c on. WIDE: rows and their starts are multiples of 16. */
+template <bool WIDE>
+static __device__ __forceinline__ void sf_load(const struct sf_matrix &m, uint64_t r, uint32_t c,
+					       uint32_t word[4], uint64_t first)
+{
+	const uint8_t *row = m.sf + (first + r) * m.cols;
+
+	if (r >= m.rows || c >= m.cols) {
+		word[0] = word[1] = word[2] = word[3] = 0;
+	} else if (WIDE) {
+		uint4 x = __ldcs((const uint4 *)(row + c));
+
+		word[0] = x.x;
+		word[1] = x.y;
+		word[2] = x.z;
+		word[3] = x.w;
+	} else {
+		sf_shifted(m, row, c, word);
+	}
+}
+
+/* A block has 128 rows by 128 columns at a time: a warp 64 columns of every fourth 8 rows. */
+template <bool WIDE>
+static __device__ __forceinline__ void sf_swizzle(const struct sf_matrix &m, uint8_t *out,
+						  uint32_t batch)
+{
+	uint32_t words = (m.cols + 3) / 4, across = (words + 31) / 32, down = (m.rows + 127) / 128;
+	uint32_t warp = threadIdx.x / 32, y = warp / 2 * 8 + threadIdx.x % 32 / 4;
+	uint32_t x = warp % 2 * 16 + threadIdx.x % 4 * 4; /* words */
+
+	FOR_ROWS (i, (uint64_t)batch * down * across) {
+		uint64_t group = i / across;
+		uint32_t w = (uint32_t)(i - group * across) * 32 + x, in[4][4];
+		uint64_t matrix = group / down, r = (group - matrix * down) * 128 + y;
+		uint4 *to = (uint4 *)out + (group * words + w) * 32 + y;
+
+#pragma unroll
+		for (int q = 0; q < 4; q++)
+			sf_load<WIDE>(m, r + 32 * q, 4 * w, in[q], matrix * m.rows);
+#pragma unroll
+		for (int k = 0; k < 4; k++)
+			if (w + k < words)
+				__stcs(to + k * 32,
+				       make_uint4(in[0][k], in[1][k], in[2][k], in[3][k]));
 	}
 }
 
 DERIVE_KERNEL arena_nvfp4_swizzle(const uint8_t *sf, uint8_t *out, uint32_t batch, uint32_t rows,
 				  uint32_t cols)
 {
-	__shared__ __align__(16) uint32_t piece[SF_WORDS * SF_PITCH];
-	uint32_t words = (cols + 3) / 4, across = (words + SF_WORDS - 1) / SF_WORDS;
-	uint32_t down = (rows + 127) / 128;
-	bool aligned = ((uint64_t)sf | cols) % 4 == 0;
+	const struct sf_matrix m = { sf, sf + (uint64_t)batch * rows * cols, rows, cols };
 
-	FOR_ROWS (i, (uint64_t)batch * down * across) {
-		uint64_t matrix = i / across / down, m0 = i / across % down * 128;
-		uint32_t w0 = i % across * SF_WORDS, width = min(SF_WORDS, words - w0);
-		struct sf_piece p = { sf + matrix * rows * cols, m0, w0, width, rows, cols };
-		uint4 *to = (uint4 *)(out + ((matrix * down + m0 / 128) * words + w0) * 512);
-
-		if (aligned)
-			sf_load<true>(p, piece);
-		else
-			sf_load<false>(p, piece);
-		__syncthreads();
-		for (uint32_t j = threadIdx.x; j < 32 * width; j += DERIVE_THREADS)
-			to[j] = *(uint4 *)(piece + j / 32 * SF_PITCH + j % 32 * 4);
-		__syncthreads();
-	}
+	if (((uint64_t)sf | cols) % 16 == 0)
+		sf_swizzle<true>(m, out, batch);
+	else
+		sf_swizzle<false>(m, out, batch);
 }
 
 /* A thread has a block of 16: two loads, one store of 8 bytes. */

@@ -22,8 +22,8 @@
 /* Of a grid in x, by the CUDA programming guide. */
 #define PUBLISH_BLOCKS_MAX 0x7fffffffu
 
-/* Small enough that runs differ little, a multiple of what a block has in flight. */
-#define PUBLISH_TILE_BYTES 16384ull
+/* What a block has in flight, twice: smaller ones are as quick, larger ones slower. */
+#define PUBLISH_TILE_BYTES 8192ull
 
 /* One copy; no overlap, neither with itself nor with another one. */
 struct publish_op {

@@ -65,7 +65,7 @@ MAX_DIMS = 8
 NAME_MAX = 255                      # bytes, ARENA_NAME_MAX
 _VALUE, _SCRATCH = 0, 1             # enum arena_kind
 _STAGED, _DIRECT = 0, 1             # enum arena_publish
-_SPEC_SCRATCH = 1                   # enum arena_spec_flags
+_SPEC_SCRATCH, _SPEC_ZERO = 1, 2    # enum arena_spec_flags
 _ABSENT, _INVALID, _SPEC, _REFUSED, _UNSAFE = -1, -2, -5, -8, -9
 _I32, _I64, _U64 = 2**31 - 1, 2**63 - 1, 2**64 - 1
 
@@ -149,7 +149,8 @@ _FUNCTIONS = {
     "arena_tag_push": [_s, _int], "arena_tag_pop": [],
     "arena_reload_begin": [ctypes.POINTER(_Scope), ctypes.POINTER(_u64)],
     "arena_receive": [_s, _u64, _u64], "arena_layer_commit": [_p, _p],
-    "arena_reload_doubt": [_s], "arena_finish": [], "arena_reload_end": [_u64, _out], "arena_reload_abort": [_u64, _s, _out],
+    "arena_reload_doubt": [_s], "arena_reload_wrote": [_p, _u64], "arena_finish": [],
+    "arena_reload_end": [_u64, _out], "arena_reload_abort": [_u64, _s, _out],
     "arena_snapshot": [_out], "arena_verify": [_p, _out], "arena_snapshot_free": [_p],
     "arena_cache_register": [_s, _FLUSH, _p], "arena_cache_flushed": [_s],
     "arena_manifest_load": [_s], "arena_derive": [_p, ctypes.POINTER(_Derivation)],
@@ -446,6 +447,21 @@ def _of_tensor(t):
     return m
 
 
+def _version(t):
+    """How often a tensor was written in place, by it or another view; None: that is not counted
+    (inference_mode())."""
+    with contextlib.suppress(Exception):
+        return _ask(t, "_version")
+    return None
+
+
+def _storage(t):
+    """Where the memory begins that a tensor may be a view of; None: it does not say."""
+    with contextlib.suppress(Exception), _plain_torch():
+        return _ask(t, "data_ptr")() - _ask(t, "storage_offset")() * _ask(t, "element_size")()
+    return None
+
+
 def _of_buffer(o):
     data = bytes(memoryview(o))
     pointer = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
@@ -611,13 +627,15 @@ class Layer:
 
     def get_or_alloc(self, name: str, shape: Union[int, Sequence[int]], dtype: Any, *,
                      device: Optional[int] = None, init: Init = Init.EMPTY, layout: str = "",
-                     stream: Optional[int] = None) -> Any:
-        """The memory of a scratch slot, the same at every call. @return a Slot."""
+                     zero: bool = False, stream: Optional[int] = None) -> Any:
+        """The memory of a scratch slot, the same at every call. zero: each commit of the layer
+        zeroes it, as locks need it. @return a Slot."""
         dtype = dtype_name(dtype)
         shape = _shape(shape)
         device = _current_device() if device is None else device
         stream = _current_stream(device) if stream is None and _lib else stream or 0
         spec = _make_spec(shape, _row_major(shape), dtype, device, layout)
+        spec.flags = _SPEC_ZERO if zero else 0
         pointer = ctypes.c_void_p()
         if not _call("arena_get_or_alloc", self._handle, _utf8(name), spec, int(init), pointer,
                      stream):
@@ -637,9 +655,11 @@ class Layer:
         return array
 
     def derive(self, kernel: str, mode: str = "check", **arguments: Union[str, int]) -> None:
-        """Say how slots of the layer follow from others (arena(3), DERIVATIONS): commit() checks it,
-        or computes it (mode="compute"); mode="off" forgets it. A str is the name of a slot, what
-        is not given is 0: derive("arena_sinks_f32", **{"in": "sinks", "out": "f32", "count": 64})."""
+        """Say how slots of the layer follow from others (arena(3), DERIVATIONS): commit() checks
+        it, or computes it (mode="compute"); mode="off" forgets it. A str is the name of a slot,
+        what is not given is 0:
+
+            a.derive("arena_sinks_f32", **{"in": "sinks", "out": "f32", "count": 64})"""
         modes = ("check", "compute", "off")
         if mode not in modes:
             raise Error(_INVALID, f"derive: mode is {mode!r}: pass one of {', '.join(modes)}")
@@ -809,6 +829,9 @@ class Reload:
                  watches: Sequence[Watch] = ()):
         self.id, self.report, self._present = ctypes.c_uint64(), None, False
         self._watches = watches
+        # Of each tensor at the begin: itself, and its version; and the versions of each storage.
+        self._versions: List[Tuple[weakref.ref, int, int, int]] = []
+        self._storages: Dict[Optional[int], set] = {}
         self._scope = scope = _sized(_Scope)
         layers, sources = _names("layers", layers), _names("sources", sources)
         scope.layers_count, scope.sources_count = len(layers), len(sources)
@@ -820,6 +843,7 @@ class Reload:
 
     def __enter__(self) -> Reload:
         global _reloads
+        self._note_versions()
         self._present = _call("arena_reload_begin", self._scope, ctypes.byref(self.id))
         with _lock:
             _reloads += self._present
@@ -844,6 +868,31 @@ class Reload:
         if code not in (0, _ABSENT):
             raise Error(code, _message())
 
+    def _note_versions(self):
+        self._versions, self._storages = [], collections.defaultdict(set)
+        with _plain_torch():
+            for w in self._watches or _living():
+                for tensor, pointer, size, storage in w._tensors:
+                    version = _version(tensor())
+                    if version is not None:
+                        self._versions.append((tensor, pointer, size, version))
+                        self._storages[storage].add(version)
+
+    def _tell_written(self):
+        """The library sees copies; what kernels wrote, PyTorch knows: a fill_(), a copy_() that
+        converts."""
+        with _plain_torch():
+            for tensor, pointer, size, before in self._versions:
+                t = tensor()
+                if _version(t) != before and t is not None and _ask(t, "data_ptr")() == pointer:
+                    _call("arena_reload_wrote", pointer, size)
+            for w in self._watches:
+                for tensor, pointer, size, storage in w._tensors:
+                    # Of one that is new it is not known whether it counts from 0, or goes on.
+                    version, before = _version(tensor()), self._storages.get(storage)
+                    if version and before and version not in before:
+                        _call("arena_reload_wrote", pointer, size)
+
     def _finish(self):
         """The end of a body that came to its end: where is everything now?"""
         # Who names none means all. A tensor that the look before did not reach may have moved as
@@ -853,6 +902,7 @@ class Reload:
         try:
             for w in self._watches:
                 w.rebind()
+            self._tell_written()
         except BaseException as error:
             with contextlib.suppress(Exception):
                 self._abort(error)
@@ -875,10 +925,14 @@ class Reload:
         try:
             if error is None:
                 self._finish()
+            elif isinstance(error, Refused):
+                # A commit that found something: nothing broke off.
+                with contextlib.suppress(Exception):
+                    self._finish()
+                error.report = error.report or self.report
             else:
                 with contextlib.suppress(Exception):
-                    # A commit that found something: nothing broke off.
-                    self._end() if isinstance(error, Refused) else self._abort(error)
+                    self._abort(error)
         finally:
             with _lock:
                 _reloads -= 1
@@ -891,10 +945,11 @@ def reload(layers: Union[str, Sequence[str], None] = None,
            required: bool = False, watch: Union[Watch, Sequence[Watch], None] = None) -> Reload:
     """A context: everything that is put, received and committed in it is one reload, of @layers or
     @sources if they are named (a str is one name), else of everything. It ends with the context; an
-    exception aborts it, but a commit that is Refused only ends it. Raises Refused under
-    ARENA_GATE=strict. What is given as @watch is looked through again at the end of the body, so
+    exception aborts it, but a commit that is Refused only ends it, and its exception gets the report
+    of all findings. Raises Refused under ARENA_GATE=strict. What is given as @watch is looked through again at the end of the body, so
     that the verdict covers where its tensors are by then. If a Watch has a gap, the reload is
-    unproven: one of @watch, or if none is given, any whose model lives."""
+    unproven; and a tensor in memory of a capture that a kernel writes is a warning: of @watch, or
+    if none is given, of any whose model lives."""
     if required:
         require()
     watches = [watch] if isinstance(watch, Watch) else () if watch is None else watch
@@ -925,7 +980,6 @@ class Snapshot:
         if code not in (0, _ABSENT, _REFUSED):
             raise Error(code, _message())
         return report
-
 
 
 # ---- looking through a model ----
@@ -1060,6 +1114,7 @@ class _Walk:
         self.tensor_type = getattr(sys.modules.get("torch"), "Tensor", ())
         self.names: Dict[tuple, List[_Name]] = {}       # of each piece of memory
         self.memory: Dict[tuple, tuple] = {}
+        self.tensors: Dict[int, tuple] = {}             # by their ids; of Watch._tensors
         self.skipped: List[Skipped] = []
         self.opaque: Dict[int, Tuple[type, List[str]]] = {}    # by the id of the class
         self.complete, self.cut = True, ""
@@ -1308,7 +1363,7 @@ class _Walk:
         if self._is_tensor(kind):
             self._add_tensor(o, kind, layer_, name)
         elif any(d.startswith("cuda") for d in self.devices):
-            self._add_piece(o, kind, self._memory_of(o, kind), (layer_, name))
+            self._add_piece(kind, self._memory_of(o, kind), (layer_, name))
 
     def _add_tensor(self, t, kind, layer_, name):
         wrapper = _wrapper_class(sys.modules["torch"], kind)
@@ -1331,12 +1386,15 @@ class _Walk:
             self._skip((layer_, name), kind, "a nested tensor" if nested else f"of {layout}")
         else:
             for suffix, part in parts:
-                self._add_piece(part, kind, self._memory_of(part, type(part)),
+                self._add_piece(kind, self._memory_of(part, type(part)),
                                 (layer_, f"{name}.{suffix}()"))
             if not parts:
-                self._add_piece(t, kind, self._memory_of(t, kind), (layer_, name))
+                m = self._memory_of(t, kind)
+                self._add_piece(kind, m, (layer_, name))
+                if not isinstance(m, str) and m.pointer and m.bytes:
+                    self.tensors[id(t)] = weakref.ref(t), m.pointer, m.bytes, _storage(t)
 
-    def _add_piece(self, o, kind, m, name):
+    def _add_piece(self, kind, m, name):
         if isinstance(m, str):
             self._skip(name, kind, m)
         elif not m.pointer or not m.bytes:
@@ -1387,6 +1445,8 @@ class Watch:
         self.complete, self._cut = True, ""
         self._layers: Dict[str, Layer] = {}
         self._known: Dict[_Name, Bound] = {}        # bound, or gone since
+        # Of PyTorch's: itself, address, bytes, where its storage begins.
+        self._tensors: List[Tuple[weakref.ref, int, int, Optional[int]]] = []
         self._before: Optional[Snapshot] = None     # how it was when nothing was wrong
         self._lock = threading.RLock()
         self._set_model(model)
@@ -1449,6 +1509,7 @@ class Watch:
         aliases = {a for b in self._known.values() for a in b.aliases}
         bound, self.skipped = {}, walk.skipped
         self.complete, self._cut = walk.complete, walk.cut
+        self._tensors = list(walk.tensors.values())
         self.split = []
         for key, names in walk.names.items():
             # The name that it always had, else the first one; the rest is told.
@@ -1510,12 +1571,13 @@ def watch(model: Any, path: str = "", *, devices: Union[str, Sequence[str], None
     """Bind every tensor that can be reached from a model by its path: parameters, buffers, plain
     attributes, containers, closures, partials, methods, objects with __dict__ or __slots__.
 
-    Call it when the model is on the GPU. Nothing is kept alive by it, but a list, tuple or dict
-    that is passed as @model; no code of the model runs. Not looked into: globals of functions,
-    generators and iterators, what C code holds, what is more than @max_depth (24) levels deep. A tensor
-    that is an attribute of a class is listed in skipped. A watch that another limit (@max_objects,
-    500,000; @max_seconds, 30) cut short, or that bound nothing, warns, and makes a reload over it unproven: gate() does not pass, and after
-    require() the reload raises Refused.
+    Call it when the model is on the GPU; again after a capture that makes tensors of it. Nothing is
+    kept alive by it, but a list, tuple or dict that is passed as @model; no code of the model runs.
+    Not looked into: globals of functions, generators and iterators, what C code holds, what is more
+    than @max_depth (24) levels deep. A tensor that is an attribute of a class is listed in skipped.
+    A watch that another limit (@max_objects, 500,000; @max_seconds, 30) cut short, or that bound
+    nothing, warns, and makes a reload over it unproven: gate() does not pass, and after require()
+    the reload raises Refused.
 
     A tensor with several names is bound once, under a parameter's name if there is one. Watching
     the same @path again looks again, and gives back the same Watch, whose findings say what moved

@@ -39,11 +39,29 @@ static const char *kind_name(enum arena_kind kind)
 	return names[kind];
 }
 
+/* A flag that its kind of slot does not have would be ignored. */
+static int read_spec(struct request *q, const struct arena_spec *spec)
+{
+	int err = spec_read(spec, &q->spec);
+	uint32_t known = 0;
+
+	if (q->kind == ARENA_BOUND)
+		known = ARENA_SPEC_SCRATCH;
+	else if (q->kind == ARENA_SCRATCH)
+		known = ARENA_SPEC_ZERO;
+	if (err || !(q->spec.flags & ~known))
+		return err;
+	return arena_fail(ARENA_E_INVALID,
+			  "%s: spec.flags: %#x, for a %s slot; ARENA_SPEC_SCRATCH (1) is for bound "
+			  "slots, ARENA_SPEC_ZERO (2) for scratch slots",
+			  q->call, (unsigned)q->spec.flags, kind_name(q->kind));
+}
+
 static int request_read(struct request *q, const struct arena_spec *spec)
 {
 	int err = api_slot(q->call, q->arena, q->name);
 
-	return err ? err : spec_read(spec, &q->spec);
+	return err ? err : read_spec(q, spec);
 }
 
 /* Registry lock held. */
@@ -162,7 +180,7 @@ int arena_get_or_alloc(struct arena *a, const char *slot, const struct arena_spe
 static int check_put(struct request *q, const struct arena_spec *spec, const void *src,
 		     enum arena_publish how, void **live)
 {
-	int err = spec_read(spec, &q->spec);
+	int err = read_spec(q, spec);
 
 	err = err ? err : api_pointer(q->call, "src", src);
 	err = err ? err : api_pointer(q->call, "live", live);

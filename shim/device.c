@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Job: device memory and writes to it for arenas (device.h). Fences are in device_fence.c, the
- * copies of publications in device_copy.c, what computes and compares values in device_look.c,
+ * writes of publications in device_copy.c, what computes and compares values in device_look.c,
  * the scan in device_scan.c.
  * Policy is arena/'s: here is only what the driver wants to be asked.
  *
@@ -222,17 +222,6 @@ static int device_put(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t strea
 	return device_error(rc);
 }
 
-static int device_zero(uint64_t addr, uint64_t bytes, uint64_t stream)
-{
-	struct visit v;
-	CUresult rc = visit_stream(&v, stream);
-
-	if (rc == CUDA_SUCCESS)
-		rc = REAL(cuMemsetD8Async)(addr, 0, bytes, (CUstream)stream);
-	visit_end(&v);
-	return device_error(rc);
-}
-
 static int device_synchronise(uint64_t stream)
 {
 	struct visit v;
@@ -264,7 +253,7 @@ void device_start(void)
 	device.context = device_context;
 	device.devices = device_count;
 	device.free = device_free;
-	device.copy = device_copy_batch;
+	device.copy = device_copy;
 	device.derive = device_derive;
 	device.fingerprint = device_fingerprint;
 	device.compare = device_compare;

@@ -48,7 +48,8 @@ int device_fence_context(uint64_t context, uint64_t *fence);
 int device_wait(uint64_t fence, uint64_t stream);
 bool device_fence_done(uint64_t fence);
 void device_fence_free(uint64_t fence);
-int device_copy_batch(const struct device_copy *ops, uint32_t count, uint64_t stream);
+int device_copy(const struct device_copy *ops, uint32_t count, uint64_t stream);
+int device_zero(const struct device_span *spans, uint32_t count, uint64_t stream);
 int device_derive(const struct device_derivation *d, uint64_t stream);
 int device_fingerprint(const struct device_span *spans, uint32_t count, uint64_t stream,
 		       uint64_t *out);

@@ -13,24 +13,51 @@
 #include "kernels/maintain.h"
 #include "shim/place.h"
 
-/* A derivation runs with any grid. Enough for 16 bytes a thread, and to fill any chip. */
-#define BYTES_PER_BLOCK (16ull * DERIVE_THREADS)
-#define BLOCKS_MAX	2048
-
 /* ---- derivations ---- */
 
-static CUresult launch(CUfunction f, const struct derive *row, const struct device_derivation *d,
-		       CUstream s)
+/* 0 also: the driver does not know what is asked. */
+static uint32_t attribute(CUdevice dev, CUdevice_attribute which)
 {
-	uint64_t blocks = (d->result_bytes + BYTES_PER_BLOCK - 1) / BYTES_PER_BLOCK;
-	void *params[DERIVE_PARAMS_MAX];
+	int value = 0;
 
+	return REAL(cuDeviceGetAttribute)(&value, which, dev) == CUDA_SUCCESS ? (uint32_t)value : 0;
+}
+
+static struct derive_chip chip_here(void)
+{
+	struct derive_chip chip = { .multiprocessors = 0 };
+	CUdevice dev;
+
+	if (REAL(cuCtxGetDevice)(&dev) != CUDA_SUCCESS)
+		return chip;
+	chip.multiprocessors = attribute(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	chip.shared = attribute(dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+	return chip;
+}
+
+static CUresult derive(const struct place *p, const struct derive *row,
+		       const struct device_derivation *d, CUstream s)
+{
+	struct derive_chip chip = chip_here();
+	void *params[DERIVE_PARAMS_MAX];
+	CUresult rc = CUDA_SUCCESS;
+	struct derive_launch l;
+	CUfunction f;
+
+	derive_launch(row, d->args, &chip, &l);
+	f = place_kernel(p, l.kernel);
 	for (uint32_t i = 0; i < row->params_count; i++)
 		params[i] = (char *)(uintptr_t)d->args + row->params[i].offset;
-	if (blocks == 0)
-		blocks = 1;
-	return REAL(cuLaunchKernel)(f, blocks < BLOCKS_MAX ? (unsigned)blocks : BLOCKS_MAX, 1, 1,
-				    DERIVE_THREADS, 1, 1, 0, s, params, NULL);
+	if (f == NULL)
+		return CUDA_ERROR_NOT_FOUND;
+	/* The most, not this launch's share: another thread may be between the same two calls. */
+	if (l.shared != 0)
+		rc = REAL(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					      (int)chip.shared);
+	if (rc == CUDA_SUCCESS)
+		rc = REAL(cuLaunchKernel)(f, l.blocks, 1, 1, l.threads, 1, 1, l.shared, s, params,
+					  NULL);
+	return rc;
 }
 
 int device_derive(const struct device_derivation *d, uint64_t stream)
@@ -39,10 +66,10 @@ int device_derive(const struct device_derivation *d, uint64_t stream)
 	struct visit v;
 	int err = device_error(visit_stream(&v, stream));
 	const struct place *p = err == 0 ? place_here() : NULL;
-	CUfunction f = p != NULL && row != NULL ? place_kernel(p, d->name) : NULL;
+	bool can = p != NULL && row != NULL && place_kernel(p, d->name) != NULL;
 
 	if (err == 0)
-		err = f != NULL ? device_error(launch(f, row, d, (CUstream)stream)) : -ENOSYS;
+		err = can ? device_error(derive(p, row, d, (CUstream)stream)) : -ENOSYS;
 	visit_end(&v);
 	return err;
 }

@@ -70,8 +70,9 @@ static void place_load(struct place *p)
 	if (kernel_image == NULL ||
 	    REAL(cuModuleLoadData)(&p->module, kernel_image) != CUDA_SUCCESS)
 		p->module = NULL;
-	/* Where kernels are loaded at their first use, that of each commit is loaded now. */
+	/* Where kernels are loaded at their first use, those of a commit are loaded now. */
 	place_kernel(p, "arena_publish");
+	place_kernel(p, "arena_zero");
 }
 
 bool place_is_near(const struct place *p, uint64_t addr)

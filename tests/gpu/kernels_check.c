@@ -4,12 +4,12 @@
  *
  *	kernels_check [small|large] [SEED]
  *
- * Random shapes and contents, grids of 1, 7 and many blocks, addresses with no more alignment
- * than needed. Results have to be the twin's bit for bit, with what the kernel leaves alone, and
- * so do the bytes on both sides of them. small: for the simulated driver, where the twin
- * is what runs and only the way there is tested, and for compute-sanitizer. One line a kernel.
- * Exit: 0 all equal, 1 not, 77 no machine code for this device.
- * Threads: one.
+ * Random shapes and contents, launched as on devices with less shared memory or none to spare,
+ * with grids of 1, 7 and many blocks, addresses with no more alignment than needed. Results have
+ * to be the twin's bit for bit, with what the kernel leaves alone, and so do the bytes on both
+ * sides of them. small: for the simulated driver, where the twin is what runs and only the way
+ * there is tested, and for compute-sanitizer. One line a kernel. Exit: 0 all equal, 1 not, 77 no
+ * machine code for this device. Threads: one.
  */
 #include "kernels_check.h"
 
@@ -22,7 +22,7 @@
 #define ROUNDS_LARGE 40
 
 static CUmodule module;
-static int multiprocessors;
+static struct derive_chip chip;
 
 CUfunction kernel_function(const char *name)
 {
@@ -32,20 +32,36 @@ CUfunction kernel_function(const char *name)
 	return f;
 }
 
-int kernel_blocks(void)
+const struct derive_chip *kernel_chip(void)
 {
-	return 8 * multiprocessors;
+	return &chip;
 }
 
-void kernel_launch(const char *name, void *args, int blocks)
+void kernel_launch(const struct derive *d, void *args, const struct derive_launch *l)
 {
-	const struct derive *d = derive_find(name);
+	CUfunction f = kernel_function(l->kernel);
 	void *params[DERIVE_PARAMS_MAX];
 
 	for (uint32_t i = 0; i < d->params_count; i++)
 		params[i] = (char *)args + d->params[i].offset;
-	CK(cuLaunchKernel(kernel_function(name), (unsigned)blocks, 1, 1, DERIVE_THREADS, 1, 1, 0,
-			  NULL, params, NULL));
+	if (l->shared != 0)
+		CK(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+				      (int)chip.shared));
+	CK(cuLaunchKernel(f, l->blocks, 1, 1, l->threads, 1, 1, l->shared, NULL, params, NULL));
+}
+
+/* As the quickest launch is on some device with less than this one, with any grid. */
+static void launch_some(const struct derive *d, void *args, uint64_t *seed)
+{
+	const uint32_t grids[3] = { 1, 7, 8 * chip.multiprocessors };
+	struct derive_chip some = chip;
+	struct derive_launch l;
+
+	some.shared >>= seed_below(seed, 10);
+	derive_launch(d, args, &some, &l);
+	if (seed_below(seed, 2) != 0)
+		l.blocks = grids[seed_below(seed, 3)];
+	kernel_launch(d, args, &l);
 }
 
 /* A range on both sides, with its margins. */
@@ -112,8 +128,9 @@ static void prepare(const struct kernel_case *c, const struct derive_range *r, s
 		    struct buffer *b)
 {
 	struct derive_range all = { .name = "", .bytes = 0, .result = true };
+	uint32_t shift = c->shift != 0 || r->result ? c->shift : c->shift_sources;
 
-	buffer_make(b, r, c->shift != 0 ? c->shift * seed_below(&d->seed, 2) : 0);
+	buffer_make(b, r, shift != 0 ? shift * seed_below(&d->seed, 2) : 0);
 	all.bytes = b->bytes;
 	content_fill(c, &all, d, b->host);
 	content_fill(c, r, d, b->host + b->shift);
@@ -124,7 +141,6 @@ static void prepare(const struct kernel_case *c, const struct derive_range *r, s
 static bool check_call(const struct kernel_case *c, struct draw *d)
 {
 	const struct derive *row = derive_find(c->name);
-	const int grids[3] = { 1, 7, kernel_blocks() };
 	struct buffer buffer[DERIVE_PARAMS_MAX] = { { .bytes = 0 } };
 	struct derive_range range[DERIVE_PARAMS_MAX];
 	char on_host[DERIVE_ARGS_MAX] = { 0 }, on_device[DERIVE_ARGS_MAX];
@@ -141,7 +157,7 @@ static bool check_call(const struct kernel_case *c, struct draw *d)
 		set_address(on_host, &range[i], (uintptr_t)(buffer[i].host + buffer[i].shift));
 		set_address(on_device, &range[i], buffer[i].device + buffer[i].shift);
 	}
-	kernel_launch(c->name, on_device, grids[seed_below(&d->seed, 3)]);
+	launch_some(row, on_device, &d->seed);
 	derive_twin(c->name)(on_host);
 	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
 	for (uint32_t i = 0; i < n; i++)
@@ -190,6 +206,14 @@ static bool complete(void)
 	return all;
 }
 
+static uint32_t attribute(CUdevice_attribute which, CUdevice device)
+{
+	int value;
+
+	CK(cuDeviceGetAttribute(&value, which, device));
+	return (uint32_t)value;
+}
+
 static bool start(void)
 {
 	/* Any bytes do for the simulated driver. */
@@ -202,8 +226,8 @@ static bool start(void)
 	CK(cuDeviceGet(&device, 0));
 	CK(cuDevicePrimaryCtxRetain(&context, device));
 	CK(cuCtxSetCurrent(context));
-	CK(cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-				device));
+	chip.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+	chip.shared = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
 	return cuModuleLoadData(&module, image) == CUDA_SUCCESS;
 }
 

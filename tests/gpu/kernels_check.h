@@ -45,7 +45,7 @@ enum content {
 	CONTENT_WORDS,	 /* bf16 or fp16, finite */
 	CONTENT_E4M3,	 /* finite, from 0 on */
 	CONTENT_KEYS,	 /* i32, few different ones */
-	CONTENT_ORDER,	 /* i32, a permutation */
+	CONTENT_ORDER,	 /* i32, a permutation, or almost one */
 	CONTENT_OFFSETS, /* i64, growing, up to limit */
 	CONTENT_IDS,	 /* i32, experts, and some that are none */
 	CONTENT_MAP,	 /* i32, every other expert is local */
@@ -59,7 +59,8 @@ struct kernel_case {
 		const char *range;
 		enum content content;
 	} content[4];
-	uint32_t shift; /* addresses need no more alignment than this, bytes; 0: as allocated */
+	/* Addresses need no more alignment than this, bytes; 0: as allocated. */
+	uint32_t shift, shift_sources;
 };
 
 extern const struct kernel_case kernel_cases[]; /* ends with a name of NULL */
@@ -68,8 +69,8 @@ void content_fill(const struct kernel_case *c, const struct derive_range *r, str
 
 /* The kernels' device side: loaded once. */
 CUfunction kernel_function(const char *name);
-int kernel_blocks(void); /* of a large grid: what the device holds */
-void kernel_launch(const char *name, void *args, int blocks);
+const struct derive_chip *kernel_chip(void);
+void kernel_launch(const struct derive *d, void *args, const struct derive_launch *l);
 
 void speed_run(bool large);
 

@@ -7,6 +7,8 @@
  */
 #include "kernels_check.h"
 
+#include "tests/unit/seed.h"
+
 #define TURNS 5
 #define SCALE (1u << 8) /* of the large run: results of 256 MiB */
 
@@ -46,8 +48,11 @@ struct work {
 static void launch(void *ctx)
 {
 	const struct work *w = ctx;
+	const struct derive *d = derive_find(w->kernel);
+	struct derive_launch l;
 
-	kernel_launch(w->kernel, w->args, kernel_blocks());
+	derive_launch(d, w->args, kernel_chip(), &l);
+	kernel_launch(d, w->args, &l);
 }
 
 /* Of @bytes in and as many out: the share of what a copy reaches. */
@@ -63,6 +68,7 @@ static void measure(const char *what, const char *kernel, void *args, size_t byt
 	       ms > 0 ? 100 * copy_ms / ms : 0);
 }
 
+/* k = 16384; one of 256 MiB. */
 static void measure_repack(uint32_t bits, uint32_t flags, uint64_t perm, const char *what)
 {
 	struct arena_marlin_repack_args a = {
@@ -79,13 +85,35 @@ static void measure_repack(uint32_t bits, uint32_t flags, uint64_t perm, const c
 	measure(what, "arena_marlin_repack", &a, 256u << 20);
 }
 
-/* An order far from the identity, and its own inverse. */
-static void fill_perm(CUdeviceptr to, uint32_t count)
+/* A layer of a model, 4 bits: k * n = 4096 * 14336. */
+static void measure_layer(uint32_t k, uint32_t flags, uint64_t perm, const char *what)
+{
+	struct arena_marlin_repack_args a = {
+		.q = in,
+		.perm = perm,
+		.out = out,
+		.k = k,
+		.n = 4096 * 14336 / k,
+		.bits = 4,
+		.flags = flags,
+	};
+
+	measure(what, "arena_marlin_repack", &a, 4096ull * 14336 / 2);
+}
+
+/* An order far from the identity: backwards, or any. */
+static void fill_perm(CUdeviceptr to, uint32_t count, bool backwards)
 {
 	int32_t *perm = malloc(4ull * count);
+	uint64_t seed = count;
 
-	for (uint32_t i = 0; i < count; i++)
-		perm[i] = (int32_t)(count - 1 - i);
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t j = (uint32_t)seed_below(&seed, i + 1);
+
+		perm[i] = backwards ? (int32_t)(count - 1 - i) : perm[j];
+		if (!backwards)
+			perm[j] = (int32_t)i;
+	}
 	CK(cuMemcpyHtoD(to, perm, 4ull * count));
 	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
 	free(perm);
@@ -97,12 +125,23 @@ static void speed_large(void)
 	struct arena_nvfp4_swizzle_args odd = { in, out, SCALE, 8100, 126 };
 	struct arena_mla_split_args mla = { in, out, second, 1024, 128, 128, 512, 2 };
 
-	fill_perm(second, 64 * SCALE);
 	measure_repack(4, 0, 0, "Marlin repack, 4 bits");
 	measure_repack(8, 0, 0, "Marlin repack, 8 bits");
 	measure_repack(4, MARLIN_A8, 0, "Marlin repack, 4 bits, a8");
 	measure_repack(4, MARLIN_AWQ, 0, "Marlin repack, 4 bits, AWQ");
+	measure_layer(4096, 0, 0, "Marlin repack, 4096 x 14336");
+	measure_layer(4096, MARLIN_AWQ, 0, "Marlin repack, 4096 x 14336, AWQ");
+	fill_perm(second, 64 * SCALE, true);
+	measure_repack(4, 0, second, "Marlin repack, backwards");
+	fill_perm(second, 64 * SCALE, false);
 	measure_repack(4, 0, second, "Marlin repack, act-order");
+	measure_repack(8, 0, second, "Marlin repack, act-order, 8 bits");
+	measure_repack(4, MARLIN_A8, second, "Marlin repack, act-order, a8");
+	measure_repack(4, MARLIN_AWQ, second, "Marlin repack, act-order, AWQ");
+	fill_perm(second, 4096, false);
+	measure_layer(4096, 0, second, "Marlin repack, 4096 x 14336, order");
+	fill_perm(second, 14336, false);
+	measure_layer(14336, 0, second, "Marlin repack, 14336 x 4096, order");
 	measure("NVFP4 swizzle", "arena_nvfp4_swizzle", &swizzle, 256u << 20);
 	measure("NVFP4 swizzle, padded", "arena_nvfp4_swizzle", &odd, 256u * 8100 * 126);
 	measure("MLA split", "arena_mla_split", &mla, 256u << 20);

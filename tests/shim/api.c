@@ -210,6 +210,14 @@ static void errors_slots(struct arena *a)
 	bad = ints();
 	bad.flags = 4;
 	FAILS(arena_bind(a, "s", &bad, &bad), ARENA_E_INVALID, "flags");
+	/* Those of another kind of slot would be ignored. */
+	bad.flags = ARENA_SPEC_ZERO;
+	FAILS(arena_bind(a, "s", &bad, &bad), ARENA_E_INVALID, "spec.flags: 0x2, for a bound slot");
+	FAILS(arena_put(a, "s", &bad, &p, ARENA_STAGED, &p, NULL), ARENA_E_INVALID,
+	      "spec.flags: 0x2, for a value slot");
+	bad.flags = ARENA_SPEC_ZERO | ARENA_SPEC_SCRATCH;
+	FAILS(arena_get_or_alloc(a, "s", &bad, ARENA_EMPTY, &p, NULL), ARENA_E_INVALID,
+	      "spec.flags: 0x3, for a scratch slot");
 	bad = ints();
 	bad.shape[0]++;
 	FAILS(arena_bind(a, "s", &bad, &bad), ARENA_E_INVALID, "4096, but");

@@ -7,6 +7,9 @@
  *	fault		with SIM_FAIL: a commit that fails leaves every byte old, one that works
  *			makes every byte new
  *	half		with SIM_FAIL and no kernel: it is said that a layer is mixed
+ *	locks		scratch that a commit zeroes
+ *	locks-derive	the same beside a slot that it computes
+ *	locks-fault	with SIM_FAIL: locks that cannot be zeroed leave every byte old
  *	derive		a slot that the commit computes from another one
  *	derive-fault	with SIM_FAIL: the same refuses the layer, and works when it is tried again
  */
@@ -200,6 +203,71 @@ static void scene_fault(bool half)
 	arena_free(json);
 }
 
+#define LOCKS 3
+
+static const char *const locks[LOCKS] = { "a", "b", "plain" };
+
+/* Dirty, also behind them. The last one is scratch that no commit zeroes. */
+static void get_locks(CUdeviceptr *at)
+{
+	for (int i = 0; i < LOCKS; i++) {
+		struct arena_spec spec = spec_of(1);
+		void *p = NULL;
+
+		spec.flags = i < 2 ? ARENA_SPEC_ZERO : 0;
+		CHECK(arena_get_or_alloc(layer, locks[i], &spec, ARENA_EMPTY, &p, stream) == 0,
+		      "%s", message());
+		at[i] = (CUdeviceptr)p;
+		OK(cuMemsetD8(at[i], 5, sizes[1] + (i < 2)));
+	}
+}
+
+/* Those that a commit zeroes hold @value; nothing else was touched. */
+static void check_locks(const CUdeviceptr *at, int value)
+{
+	unsigned char bytes[5000];
+
+	OK(cuCtxSynchronize());
+	for (int i = 0; i < LOCKS; i++) {
+		OK(cuMemcpyDtoH(bytes, at[i], sizes[1]));
+		for (uint64_t b = 0; b < sizes[1]; b++)
+			CHECK(bytes[b] == (i < 2 ? value : 5), "%s: %d", locks[i], bytes[b]);
+		OK(cuMemcpyDtoH(bytes, at[i] + sizes[1], 1));
+		CHECK(i == 2 || bytes[0] == 5, "behind %s: %d", locks[i], bytes[0]);
+	}
+}
+
+static void scene_locks(void)
+{
+	CUdeviceptr at[LOCKS];
+	uint64_t id;
+
+	get_locks(at);
+	CHECK(reload(1, &id) == 0, "%s", message());
+	finish(id);
+	CHECK(value() == 1, "%d", value());
+	check_locks(at, 0);
+}
+
+/* Nothing was published: the layer is not mixed, and the commit works when it is tried again. */
+static void scene_locks_fault(void)
+{
+	CUdeviceptr at[LOCKS];
+	uint64_t id;
+
+	get_locks(at);
+	for (int i = 0; i < SLOTS; i++)
+		CHECK(put(i, ARENA_DIRECT, stream) == 0, "%s", message());
+	OK(cuStreamSynchronize(stream));
+	CHECK(reload(1, &id) == ARENA_E_DEVICE, "%s", message());
+	CHECK(strstr(message(), "nothing was published") != NULL, "%s", message());
+	CHECK(value() == 0, "%d", value());
+	CHECK(arena_layer_commit(layer, stream) == 0, "%s", message());
+	finish(id);
+	CHECK(value() == 1, "%d", value());
+	check_locks(at, 0);
+}
+
 #define WIDE_BYTES 10000 /* of f32, for slot two as bf16 */
 
 /* Slot wide follows from slot two. @return its live storage. */
@@ -235,6 +303,18 @@ static bool is_wide(CUdeviceptr wide, unsigned value)
 		if (is[i] != (value << 24 | value << 16))
 			return false;
 	return true;
+}
+
+static void scene_locks_derive(void)
+{
+	CUdeviceptr wide = declare_wide(), at[LOCKS];
+	uint64_t id;
+
+	get_locks(at);
+	CHECK(reload(1, &id) == 0, "%s", message());
+	finish(id);
+	CHECK(is_wide(wide, 1), "it was not computed");
+	check_locks(at, 0);
 }
 
 static void scene_derive(bool fault)
@@ -274,6 +354,12 @@ int main(int argc, char **argv)
 		scene_captures();
 	else if (strcmp(scene, "fault") == 0 || strcmp(scene, "half") == 0)
 		scene_fault(strcmp(scene, "half") == 0);
+	else if (strcmp(scene, "locks") == 0)
+		scene_locks();
+	else if (strcmp(scene, "locks-fault") == 0)
+		scene_locks_fault();
+	else if (strcmp(scene, "locks-derive") == 0)
+		scene_locks_derive();
 	else if (strncmp(scene, "derive", 6) == 0)
 		scene_derive(strcmp(scene, "derive-fault") == 0);
 	else

@@ -83,6 +83,16 @@ class Present(unittest.TestCase):
                                      "data": (slot.pointer, False), "strides": None, "stream": 1})
         self.assertEqual(slot.raw.__cuda_array_interface__["shape"], (24,))
 
+    def test_zero_at_commit(self):
+        with arena.reload(), arena.layer(self.path()) as a:
+            locks, plain = (a.get_or_alloc(n, 8, "int32", zero=n == "locks")
+                            for n in ("locks", "plain"))
+            for slot in (locks, plain):
+                self.driver.fill(slot.pointer, 7, 8)
+            a.commit()
+        self.assertEqual(self.driver.read(locks.pointer, 8), [0] * 8)
+        self.assertEqual(self.driver.read(plain.pointer, 8), [7] * 8)
+
     def test_types_without_interface(self):
         slot = arena.Layer(self.path()).get_or_alloc("s", 8, "torch.bfloat16")
         self.assertEqual((slot.dtype, slot.nbytes), ("bfloat16", 16))

@@ -93,11 +93,12 @@ static inline int fake_put(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t 
 	return 0;
 }
 
-static inline int fake_zero(uint64_t addr, uint64_t bytes, uint64_t stream)
+static inline int fake_zero(const struct device_span *spans, uint32_t count, uint64_t stream)
 {
 	if (fake_fails())
 		return -EIO;
-	memset((void *)(uintptr_t)addr, 0, bytes);
+	for (uint32_t i = 0; i < count; i++)
+		memset((void *)(uintptr_t)spans[i].addr, 0, spans[i].bytes);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/derive.h"
+#include "kernels/image.h"
 
 static void any_parameters(int byte)
 {
@@ -30,4 +31,75 @@ Test(derive_rows, no_parameters)
 Test(derive_rows, large_parameters)
 {
 	any_parameters(0xff);
+}
+
+/* ---- launches ---- */
+
+static const struct derive_chip h200 = { .multiprocessors = 132, .shared = 232448 };
+
+static struct derive_launch repack(struct arena_marlin_repack_args a, struct derive_chip chip)
+{
+	struct derive_launch l;
+
+	derive_launch(derive_find("arena_marlin_repack"), &a, &chip, &l);
+	cr_assert(l.blocks != 0 && l.threads % 32 == 0);
+	cr_assert_leq(l.shared, chip.shared);
+	return l;
+}
+#define REPACK(chip, ...) repack((struct arena_marlin_repack_args){ __VA_ARGS__ }, chip)
+
+Test(derive_launch, a_grid_that_fills_the_chip)
+{
+	struct derive_launch l = REPACK(h200, .q = 16, .k = 4096, .n = 14336, .bits = 4);
+
+	cr_assert_str_eq(l.kernel, "arena_marlin_repack");
+	cr_assert(l.blocks == 16 * 132 && l.threads == DERIVE_THREADS && l.shared == 0);
+	l = REPACK(h200, .q = 16, .k = 16, .n = 640, .bits = 4);
+	cr_assert_eq(l.blocks, 2);
+	l = REPACK(h200, .q = 16, .k = 0, .n = 0, .bits = 4);
+	cr_assert_eq(l.blocks, 1);
+}
+
+/* A tile's columns of all rows: whole if they fit, else in as few parts as do. */
+Test(derive_launch, act_order_in_shared_memory)
+{
+	struct derive_launch l;
+
+	l = REPACK(h200, .q = 16, .perm = 16, .k = 4096, .n = 640, .bits = 4);
+	cr_assert_str_eq(l.kernel, "arena_marlin_order");
+	cr_assert(l.blocks == 10 && l.threads == MARLIN_ORDER_THREADS);
+	cr_assert_eq(l.shared, (4096 + 8) * 32);
+	l = REPACK(h200, .q = 16, .perm = 16, .k = 14336, .n = 640, .bits = 4);
+	cr_assert(l.blocks == 20 && l.shared == (14336 + 8) * 16);
+	l = REPACK(h200, .q = 16, .perm = 16, .k = 16384, .n = 640, .bits = 4);
+	cr_assert(l.blocks == 40 && l.shared == (16384 + 8) * 8);
+	l = REPACK(h200, .q = 16, .perm = 16, .k = 16384, .n = 640, .bits = 8);
+	cr_assert(l.blocks == 80 && l.shared == (16384 + 4) * 8);
+	l = REPACK(h200, .q = 16, .perm = 16, .k = 16384, .n = 640, .bits = 4, .flags = MARLIN_A8);
+	cr_assert(l.blocks == 40 && l.shared == (16384 + 8) * 8);
+}
+
+Test(derive_launch, never_more_shared_memory_than_there_is)
+{
+	struct derive_chip chip = h200;
+
+	for (chip.shared = 0; chip.shared < 5000; chip.shared += 8)
+		REPACK(chip, .q = 16, .perm = 16, .k = 64, .n = 64, .bits = 8);
+}
+
+Test(derive_launch, what_no_quicker_kernel_takes)
+{
+	struct derive_chip none = { .multiprocessors = 0 };
+	struct derive_launch l;
+
+	l = REPACK(h200, .q = 16, .perm = 16, .k = 32768, .n = 640, .bits = 4);
+	cr_assert_str_eq(l.kernel, "arena_marlin_repack", "too many rows");
+	l = REPACK(h200, .q = 4, .perm = 16, .k = 64, .n = 640, .bits = 4);
+	cr_assert_str_eq(l.kernel, "arena_marlin_repack", "q is not aligned");
+	l = REPACK(h200, .q = 16, .perm = 4, .k = 64, .n = 640, .bits = 4);
+	cr_assert_str_eq(l.kernel, "arena_marlin_repack", "perm is not aligned");
+	l = REPACK(none, .q = 16, .perm = 16, .k = 64, .n = 640, .bits = 4);
+	cr_assert_str_eq(l.kernel, "arena_marlin_repack", "nothing is known of the device");
+	l = REPACK(none, .q = 16, .perm = 4, .k = 64, .n = 640, .bits = 4, .flags = MARLIN_AWQ);
+	cr_assert_str_eq(l.kernel, "arena_marlin_awq");
 }

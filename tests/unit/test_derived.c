@@ -477,6 +477,25 @@ Test(derived, computed)
 	reload_outcome_free(&out);
 }
 
+/* What is computed joins a publication that zeroes scratch. */
+Test(derived, computed_beside_locks)
+{
+	struct slot *locks = fake_slot(layer, "locks", ARENA_SCRATCH, 64);
+	char *bytes = (char *)(uintptr_t)locks->base;
+	uint64_t id;
+
+	load_sinks(1);
+	locks->spec.flags = ARENA_SPEC_ZERO;
+	memset(bytes, 5, 64);
+	declare_widen(ARENA_DERIVE_COMPUTE);
+	id = begin();
+	put_bf16("sinks", 2);
+	cr_assert_eq(commit(), 0, "%s", arena_message());
+	cr_assert_eq(live("sinks_f32")[5], number(2, 5));
+	cr_assert_eq(bytes[0] + bytes[63], 0);
+	cr_assert(passes(id));
+}
+
 /* What was computed is a source of what follows. */
 Test(derived, chain)
 {

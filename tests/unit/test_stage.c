@@ -104,12 +104,15 @@ static int dev_put(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t stream)
 	return err;
 }
 
-static int dev_zero(uint64_t addr, uint64_t bytes, uint64_t stream)
+static int dev_zero(const struct device_span *spans, uint32_t count, uint64_t stream)
 {
 	int err = fails(ZERO);
 
-	if (err == 0)
-		memset((void *)addr, 0, bytes);
+	note("zero%u@%lx ", count, (unsigned long)stream);
+	if (err != 0 && err != -EREMOTEIO)
+		return err;
+	for (uint32_t i = 0; i < (err ? count / 2 : count); i++)
+		memset((void *)spans[i].addr, 0, spans[i].bytes);
 	return err;
 }
 
@@ -316,12 +319,95 @@ Test(stage, direct_and_zero_go_to_the_live_storage)
 	cr_assert_eq(stage_direct(s, (uint64_t)source, 10, P), 0);
 	cr_assert_eq(live(s, 9), 7);
 	cr_assert_eq(live(s, 10), 0);
-	LOG("fence@5000 wait@9000 fence@9000 ");
+	LOG("fence@5000 wait@9000 zero1@9000 fence@9000 ");
 	launch(G, A);
 	LOG("wait@5000 ");
 	cr_assert_eq(stage_zero(s, P), 0);
 	cr_assert_eq(live(s, 0), 0);
 	cr_assert_eq(stage_direct(s, (uint64_t)source, BYTES + 1, P), ARENA_E_INVALID);
+}
+
+static struct slot *locks_of(struct arena *a, const char *name, int32_t ordinal)
+{
+	struct slot *s = value_of(a, name, BYTES);
+
+	s->kind = ARENA_SCRATCH;
+	s->spec.flags = ARENA_SPEC_ZERO;
+	s->spec.device = ordinal;
+	memset((void *)s->base, 5, BYTES);
+	return s;
+}
+
+Test(stage, locks_are_zeroed_with_what_is_published)
+{
+	struct arena *a = layer("model.0");
+	struct slot *x = locks_of(a, "x", 0), *y = locks_of(a, "y", 0), *w;
+
+	cr_assert_eq(stage_publish(a, P), 0, "nothing is staged");
+	LOG("zero2@9000 fence@9000 ");
+	cr_assert_eq(live(x, 0) + live(y, BYTES - 1), 0);
+	memset((void *)x->base, 5, BYTES);
+	w = value_of(a, "w", BYTES);
+	put(w, 1);
+	stage_discard(a);
+	cr_assert_eq(live(x, 0), 5, "nothing was published");
+	world_exec(G, KERNEL(1, 1, x->base));
+	launch(G, A);
+	put(w, 2);
+	dev.log[0] = 0;
+	cr_assert_eq(stage_publish(a, P), 0);
+	/* Behind the replay. */
+	LOG("wait@9000 fence@5000 wait@9000 zero2@9000 copy1@9000 fence@9000 ");
+	cr_assert_eq(live(x, 0), 0);
+	cr_assert_eq(live(w, 0), 2);
+	x->spec.flags = 0;
+	memset((void *)x->base, 5, BYTES);
+	cr_assert_eq(stage_publish(a, P), 0);
+	cr_assert_eq(live(x, 0), 5, "plain scratch is left alone");
+}
+
+/* The values stay as they were, and launches do not meet what is zeroed. */
+Test(stage, nothing_is_published_when_locks_cannot_be_zeroed)
+{
+	static const struct {
+		enum call call;
+		int err;
+		const char *launch;
+	} cases[] = {
+		{ ZERO, -EIO, "" },
+		{ ZERO, -EREMOTEIO, "wait@5000 " },
+		{ COPY, -EIO, "wait@5000 wait@5000 " },
+	};
+	struct arena *a = layer("model.0");
+	struct slot *x = locks_of(a, "x", 0), *y = locks_of(a, "y", 0);
+	struct slot *w = value_of(a, "w", BYTES);
+
+	world_exec(G, KERNEL(1, 1, x->base));
+	put(w, 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		memset((void *)y->base, 5, BYTES);
+		dev.fails = cases[i].call;
+		dev.err = cases[i].err;
+		cr_assert_eq(stage_publish(a, P), ARENA_E_DEVICE, "%zu", i);
+		cr_assert(strstr(arena_message(), "nothing was published"), "%zu", i);
+		cr_assert_eq(live(w, 0), 0, "%zu", i);
+		dev.log[0] = 0;
+		launch(G, A);
+		LOG(cases[i].launch);
+	}
+	cr_assert_eq(stage_publish(a, P), 0);
+	cr_assert_eq(live(w, 0), 1);
+	cr_assert_eq(live(y, 0), 0);
+}
+
+Test(stage, locks_of_another_device_are_refused)
+{
+	struct arena *a = layer("model.0");
+	struct slot *x = locks_of(a, "x", 0);
+
+	locks_of(a, "y", 1);
+	cr_assert_eq(stage_publish(a, P), ARENA_E_SPEC);
+	cr_assert_eq(live(x, 0), 5);
 }
 
 /* ---- memory ---- */

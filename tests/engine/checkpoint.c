@@ -136,12 +136,26 @@ static size_t tensors_of(struct engine *e, uint64_t seed, struct safetensor *out
 {
 	size_t n = 0;
 
-	for (int l = 0; l <= LAYERS; l++)
+	for (uint32_t l = 0; l <= dims.layers; l++)
 		for (uint32_t t = 0; t < e->layers[l].tensors_count; t++)
 			for (uint32_t p = 0; p < e->layers[l].tensors[t].parts_count; p++, n++)
 				if (out)
 					out[n] = tensor_of(&e->layers[l].tensors[t].parts[p], seed);
 	return n;
+}
+
+/* The sizes of the model, so that the file can be served without a word. */
+static const char *const *metadata_of(void)
+{
+	static char numbers[SIZES][12];
+	static const char *out[2 * SIZES + 1];
+
+	for (int i = 0; i < SIZES; i++) {
+		snprintf(numbers[i], sizeof(numbers[i]), "%u", *sizes[i].value);
+		out[2 * i] = sizes[i].name;
+		out[2 * i + 1] = numbers[i];
+	}
+	return out;
 }
 
 void checkpoint_write(struct engine *e, uint64_t seed, const char *path)
@@ -152,7 +166,7 @@ void checkpoint_write(struct engine *e, uint64_t seed, const char *path)
 	if (!tensors)
 		engine_die(1, "no host memory for a checkpoint");
 	tensors_of(e, seed, tensors);
-	if (safetensors_write(path, tensors, count))
+	if (safetensors_write(path, tensors, count, metadata_of()))
 		engine_die(1, "cannot write %s: %s", path, strerror(errno));
 	for (size_t i = 0; i < count; i++)
 		free((void *)tensors[i].data);
@@ -186,16 +200,12 @@ static void check_part(const struct safetensors *s, const struct part *p, const 
 }
 
 /* What else is in the file is left alone. */
-void checkpoint_read(struct engine *e, const char *path, struct safetensors *out)
+void checkpoint_check(const struct engine *e, const struct safetensors *s, const char *path)
 {
-	char error[512];
-
-	if (safetensors_open(path, out, error, sizeof(error)))
-		engine_die(1, "%s", error);
-	for (int l = 0; l <= LAYERS; l++)
+	for (uint32_t l = 0; l <= dims.layers; l++)
 		for (uint32_t t = 0; t < e->layers[l].tensors_count; t++)
 			for (uint32_t p = 0; p < e->layers[l].tensors[t].parts_count; p++)
-				check_part(out, &e->layers[l].tensors[t].parts[p], path);
+				check_part(s, &e->layers[l].tensors[t].parts[p], path);
 }
 
 /* The file is gone once it is mapped. */

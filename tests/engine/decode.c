@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/decode/decode.h"
@@ -24,7 +25,7 @@ static CUdeviceptr ids(struct engine *e)
 
 static CUdeviceptr logits(struct engine *e)
 {
-	return buffer(e, "logits", 4 * BATCH_MAX * VOCAB);
+	return buffer(e, "logits", 4 * BATCH_MAX * dims.vocab);
 }
 
 /* A sequence's blocks lie apart, in an order of their own. */
@@ -38,23 +39,32 @@ static void upload(struct engine *e, const char *name, const void *from, uint64_
 	CK(cuMemcpyHtoD(buffer(e, name, bytes), from, bytes));
 }
 
+/* cos and sin of a position and its @rot / 2 angles. */
+static void angles(struct engine *e, const char *name, uint32_t rot)
+{
+	static float table[POSITIONS * DECODE_HEAD_MAX];
+
+	for (uint32_t p = 0; p < POSITIONS; p++)
+		for (uint32_t i = 0; i < rot / 2; i++) {
+			double angle = p * pow(10000, -2.0 * i / rot);
+
+			table[p * rot + i] = (float)cos(angle);
+			table[p * rot + rot / 2 + i] = (float)sin(angle);
+		}
+	upload(e, name, table, 4ull * POSITIONS * rot);
+	CK(cuStreamSynchronize(CU_STREAM_LEGACY)); /* the table is filled anew */
+}
+
 /* What does not change: tables, rotary angles. */
 static void constants(struct engine *e)
 {
-	static float cos_sin[POSITIONS][HEAD];
 	int32_t tables[BATCH_MAX][SEQ_BLOCKS];
 
-	for (int p = 0; p < POSITIONS; p++)
-		for (int i = 0; i < HEAD / 2; i++) {
-			double angle = p * pow(10000, -2.0 * i / HEAD);
-
-			cos_sin[p][i] = (float)cos(angle);
-			cos_sin[p][HEAD / 2 + i] = (float)sin(angle);
-		}
 	for (int s = 0; s < BATCH_MAX; s++)
 		for (int i = 0; i < SEQ_BLOCKS; i++)
 			tables[s][i] = block_of(s, i);
-	upload(e, "cos_sin", cos_sin, sizeof(cos_sin));
+	angles(e, "cos_sin", dims.head);
+	angles(e, "cos_sin_rope", dims.rope);
 	upload(e, "tables", tables, sizeof(tables));
 	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
 }
@@ -82,7 +92,7 @@ static void prompt(struct engine *e)
 	int64_t first[BATCH_MAX];
 
 	for (int s = 0; s < BATCH_MAX; s++)
-		first[s] = (7 + 31 * s) % VOCAB;
+		first[s] = (7 + 31 * s) % dims.vocab;
 	upload(e, "ids", first, sizeof(first));
 	CK(cuStreamSynchronize(CU_STREAM_LEGACY));
 }
@@ -94,22 +104,22 @@ static void add_norm(struct layer *l, CUdeviceptr x, const char *name)
 	struct engine *e = l->engine;
 
 	RUN(e, decode_fused_add_rms_norm, .x = x,
-	    .residual = buffer(e, "residual", 2 * BATCH_MAX * HIDDEN), .weight = at(l, name),
-	    .tokens = (uint32_t)e->tokens, .hidden = HIDDEN, .eps = EPS);
+	    .residual = buffer(e, "residual", 2 * BATCH_MAX * dims.hidden), .weight = at(l, name),
+	    .tokens = (uint32_t)e->tokens, .hidden = dims.hidden, .eps = EPS);
 }
 
 static void step(struct engine *e, int tokens)
 {
-	struct layer *top = &e->layers[LAYERS];
+	struct layer *top = &e->layers[dims.layers];
 	uint32_t n = (uint32_t)tokens;
-	CUdeviceptr x = buffer(e, "x", 2 * BATCH_MAX * HIDDEN);
+	CUdeviceptr x = buffer(e, "x", 2 * BATCH_MAX * dims.hidden);
 
 	e->tokens = tokens;
 	RUN(e, decode_embedding, .ids = ids(e), .table = at(top, "model.embed_tokens.weight"),
-	    .out = buffer(e, "residual", 2 * BATCH_MAX * HIDDEN), .tokens = n, .hidden = HIDDEN,
-	    .vocab = VOCAB);
-	CK(cuMemsetD8Async(x, 0, 2 * BATCH_MAX * HIDDEN, e->stream));
-	for (int i = 0; i < LAYERS; i++) {
+	    .out = buffer(e, "residual", 2 * BATCH_MAX * dims.hidden), .tokens = n,
+	    .hidden = dims.hidden, .vocab = dims.vocab);
+	CK(cuMemsetD8Async(x, 0, 2 * BATCH_MAX * dims.hidden, e->stream));
+	for (uint32_t i = 0; i < dims.layers; i++) {
 		struct layer *l = &e->layers[i];
 
 		add_norm(l, x, "input_layernorm.weight");
@@ -119,15 +129,15 @@ static void step(struct engine *e, int tokens)
 	}
 	add_norm(top, x, "model.norm.weight");
 	RUN(e, decode_gemm, .x = x, .w = at(top, "lm_head.weight"), .out = logits(e), .tokens = n,
-	    .n = VOCAB, .k = HIDDEN, .x_stride = HIDDEN, .flags = DECODE_F32);
-	RUN(e, decode_argmax, .logits = logits(e), .out = ids(e), .tokens = n, .n = VOCAB,
+	    .n = dims.vocab, .k = dims.hidden, .x_stride = dims.hidden, .flags = DECODE_F32);
+	RUN(e, decode_argmax, .logits = logits(e), .out = ids(e), .tokens = n, .n = dims.vocab,
 	    .flags = DECODE_F32);
 }
 
 /* Scratch and objects that nobody made before the first forward. */
 void decode_lazily(struct engine *e)
 {
-	for (int i = 0; i <= LAYERS; i++) {
+	for (uint32_t i = 0; i <= dims.layers; i++) {
 		struct layer *l = &e->layers[i];
 
 		for (uint32_t t = 0; t < l->tensors_count; t++)
@@ -166,6 +176,19 @@ static uint64_t hash(uint64_t h, const void *from, size_t bytes)
 	return h;
 }
 
+static uint64_t hash_logits(struct engine *e, uint64_t h, size_t rows)
+{
+	size_t bytes = 4 * rows * dims.vocab;
+	float *row = malloc(bytes);
+
+	if (!row)
+		engine_die(1, "no host memory for %zu bytes of logits", bytes);
+	CK(cuMemcpyDtoH(row, logits(e), bytes));
+	h = hash(h, row, bytes);
+	free(row);
+	return h;
+}
+
 static void empty_caches(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->buffers_count; i++)
@@ -183,7 +206,6 @@ static CUresult replay(struct engine *e, CUgraphExec exec)
 
 static CUresult serve_batch(struct engine *e, const struct decoder *d, int b, int number)
 {
-	float row[BATCH_MAX * VOCAB];
 	int64_t tokens[POSITIONS][BATCH_MAX];
 	size_t n = (size_t)batches[b];
 	uint64_t h = 0xcbf29ce484222325;
@@ -196,9 +218,8 @@ static CUresult serve_batch(struct engine *e, const struct decoder *d, int b, in
 		r = replay(e, d->exec[b]);
 		if (r)
 			return r;
-		CK(cuMemcpyDtoH(row, logits(e), 4 * n * VOCAB));
+		h = hash_logits(e, h, n);
 		CK(cuMemcpyDtoH(tokens[i], ids(e), 8 * n));
-		h = hash(h, row, 4 * n * VOCAB);
 	}
 	printf("serve %d batch %zu logits %016llx tokens", number, n, (unsigned long long)h);
 	for (size_t s = 0; s < n; s++)

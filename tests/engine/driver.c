@@ -10,16 +10,21 @@
 
 #define GRID 32
 
+/* What a user or a file gave may hold anything: it stays on one line. */
 void engine_die(int code, const char *format, ...)
 {
+	char *text = NULL;
 	va_list args;
 
 	fflush(stdout);
 	va_start(args, format);
-	fprintf(stderr, "engine: ");
-	vfprintf(stderr, format, args);
-	fprintf(stderr, "\n");
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
 	va_end(args);
+	for (char *c = text; c && *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	fprintf(stderr, "engine: %s\n", text ? text : "no host memory");
 	exit(code);
 }
 

@@ -15,6 +15,7 @@
  * launch failed on the device; 77 there is no library for --storage=arena. One thread.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/engine/decode.h"
@@ -28,23 +29,29 @@ static unsigned declare(struct engine *e)
 {
 	unsigned slots = 0;
 
-	for (int i = 0; i <= LAYERS; i++) {
+	e->layers = calloc(dims.layers + 1, sizeof(*e->layers));
+	if (!e->layers)
+		engine_die(1, "no host memory for %u layers", dims.layers);
+	for (uint32_t i = 0; i <= dims.layers; i++) {
 		struct layer *l = &e->layers[i];
 
 		l->engine = e;
 		l->index = i;
-		if (i < LAYERS) {
-			snprintf(l->path, sizeof(l->path), "model.layers.%d", i);
-			weight(l, FILL_NORM, "input_layernorm.weight", SHAPE(1, HIDDEN));
-			weight(l, FILL_NORM, "post_attention_layernorm.weight", SHAPE(1, HIDDEN));
+		if (i < dims.layers) {
+			snprintf(l->path, sizeof(l->path), "model.layers.%u", i);
+			weight(l, FILL_NORM, "input_layernorm.weight", SHAPE(1, dims.hidden));
+			weight(l, FILL_NORM, "post_attention_layernorm.weight",
+			       SHAPE(1, dims.hidden));
 			e->opt.family->declare(l);
 		} else {
 			snprintf(l->path, sizeof(l->path), "model");
-			weight(l, FILL_EMBED, "model.embed_tokens.weight", SHAPE(VOCAB, HIDDEN));
-			weight(l, FILL_NORM, "model.norm.weight", SHAPE(1, HIDDEN));
-			weight(l, FILL_WEIGHT, "lm_head.weight", SHAPE(VOCAB, HIDDEN));
+			weight(l, FILL_EMBED, "model.embed_tokens.weight",
+			       SHAPE(dims.vocab, dims.hidden));
+			weight(l, FILL_NORM, "model.norm.weight", SHAPE(1, dims.hidden));
+			weight(l, FILL_WEIGHT, "lm_head.weight", SHAPE(dims.vocab, dims.hidden));
 		}
-		arena_open(l->path, &l->arena);
+		if (!e->opt.silent)
+			arena_open(l->path, &l->arena);
 		slots += l->tensors_count;
 	}
 	return slots;
@@ -52,7 +59,7 @@ static unsigned declare(struct engine *e)
 
 static bool has_part(const struct engine *e, const char *key)
 {
-	for (int i = 0; i <= LAYERS; i++)
+	for (uint32_t i = 0; i <= dims.layers; i++)
 		for (uint32_t t = 0; t < e->layers[i].tensors_count; t++)
 			for (uint32_t p = 0; p < e->layers[i].tensors[t].parts_count; p++)
 				if (!strcmp(e->layers[i].tensors[t].parts[p].key, key))
@@ -63,7 +70,7 @@ static bool has_part(const struct engine *e, const char *key)
 /* Of those that a reload publishes. */
 static bool has_tensor(const struct engine *e, const char *name)
 {
-	for (int i = 0; i <= LAYERS; i++)
+	for (uint32_t i = 0; i <= dims.layers; i++)
 		for (uint32_t t = 0; t < e->layers[i].tensors_count; t++)
 			if (!strcmp(e->layers[i].tensors[t].name, name) &&
 			    e->layers[i].tensors[t].origin <= DERIVED)
@@ -71,8 +78,24 @@ static bool has_tensor(const struct engine *e, const char *name)
 	return false;
 }
 
+/* Does its post-load processing err in a value anywhere? */
+static bool has_mistake(const struct engine *e)
+{
+	for (uint32_t i = 0; i <= dims.layers; i++)
+		for (uint32_t t = 0; t < e->layers[i].tensors_count; t++)
+			if (e->layers[i].tensors[t].naive >= PADDED)
+				return true;
+	return false;
+}
+
 static void check_names(const struct engine *e)
 {
+	if (e->opt.mistakes && !has_mistake(e))
+		engine_die(2, "--mistakes: family %s makes none in values, with these sizes",
+			   e->opt.family->name);
+	if (e->opt.fail_at > (int)dims.layers)
+		engine_die(2, "--fail-at=%d: it is a number from 0 to %u", e->opt.fail_at,
+			   dims.layers);
 	if (e->opt.omit && !has_part(e, e->opt.omit))
 		engine_die(2, "--omit=%s: the family loads no tensor of that name", e->opt.omit);
 	if (e->opt.keep && !has_tensor(e, e->opt.keep))
@@ -80,6 +103,18 @@ static void check_names(const struct engine *e)
 			   "--keep=%s: no layer of the family has that tensor: --derived lists "
 			   "those that are derived",
 			   e->opt.keep);
+}
+
+/* The sizes come from them. */
+static void open_files(struct engine *e)
+{
+	char error[512];
+
+	for (int i = 0; i < 2; i++)
+		if (e->opt.read[i] &&
+		    safetensors_open(e->opt.read[i], &e->checkpoint[i], error, sizeof(error)))
+			engine_die(1, "%s", error);
+	config_read(e);
 }
 
 static bool write_checkpoints(struct engine *e)
@@ -92,7 +127,7 @@ static bool write_checkpoints(struct engine *e)
 
 static void list_derived(const struct engine *e)
 {
-	for (int i = 0; i <= LAYERS; i++)
+	for (uint32_t i = 0; i <= dims.layers; i++)
 		for (uint32_t t = 0; t < e->layers[i].tensors_count; t++)
 			if (e->layers[i].tensors[t].origin == DERIVED)
 				printf("derived %s %s\n", e->layers[i].path,
@@ -149,6 +184,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	options_read(argc, argv, &e.opt);
 	engine_start(&e);
+	open_files(&e);
 	slots = declare(&e);
 	check_names(&e);
 	if (write_checkpoints(&e))
@@ -160,7 +196,7 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < 2; i++)
 		if (e.opt.read[i])
-			checkpoint_read(&e, e.opt.read[i], &e.checkpoint[i]);
+			checkpoint_check(&e, &e.checkpoint[i], e.opt.read[i]);
 		else
 			checkpoint_make(&e, e.opt.seed + (uint64_t)i, &e.checkpoint[i]);
 	printf("load 0 checkpoint A\n");

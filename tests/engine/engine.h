@@ -16,30 +16,27 @@
 #include "arena/arena.h"
 #include "tests/engine/safetensors.h"
 
-/* One size for all families: small, so that the C twins keep up; multiples that the layouts need.
- */
-#define HIDDEN	     128
-#define INTER	     128 /* of a dense MLP */
-#define HEADS	     4
-#define KV_HEADS     2
-#define HEAD	     32
-#define VOCAB	     192
-#define LAYERS	     2
-#define EXPERTS	     4
-#define EXPERT_INTER 64
-#define TOPK	     2
-#define BATCH_MAX    4
-#define BLOCK	     8 /* tokens of a cache block */
-#define POSITIONS    64
-#define SEQ_BLOCKS   (POSITIONS / BLOCK)
-#define BLOCKS	     (BATCH_MAX * SEQ_BLOCKS)
-#define EPS	     1e-6f
+#define BATCH_MAX  4
+#define BLOCK	   8 /* tokens of a cache block */
+#define POSITIONS  64
+#define SEQ_BLOCKS (POSITIONS / BLOCK)
+#define BLOCKS	   (BATCH_MAX * SEQ_BLOCKS)
+#define EPS	   1e-6f
 
-#define TENSORS_MAX 32
-#define DERIVES_MAX 10
+#define TENSORS_MAX 64
+#define DERIVES_MAX 24
 #define ARGS_MAX    12
-#define BUFFERS_MAX 64
 #define NAME_BYTES  96
+
+/* Sizes of the model (config.c): constant once the checkpoints are there. */
+struct dims {
+	uint32_t hidden, inter; /* inter: of a dense MLP */
+	uint32_t heads, kv_heads, head;
+	uint32_t nope, rope, v, latent; /* of latent attention */
+	uint32_t vocab, experts, expert_inter, topk;
+	uint32_t layers;
+};
+extern struct dims dims;
 
 /* How a tensor comes into being. */
 enum origin {
@@ -53,6 +50,9 @@ enum origin {
 enum naive {
 	COPY_BACK,  /* a registered parameter: the new value is copied into the old storage */
 	REBIND,	    /* an attribute: it gets new storage, the old is freed */
+	HELD,	    /* the same, and a closure holds the old, which lives on with the old value */
+	/* From here on values are wrong. */
+	PADDED,	    /* made from memory that is not zero: the ends of its rows are not */
 	ONCE,	    /* converted at the first pass, left alone from then on */
 	ACCUMULATE, /* multiplied in place, what the last pass left too */
 };
@@ -92,6 +92,7 @@ struct tensor {
 	uint32_t parts_count;
 	struct part *parts;
 	char factor[NAME_BYTES]; /* ACCUMULATE: by what */
+	uint64_t width, pitch;	 /* PADDED: bytes of a row, and to the next one */
 	CUdeviceptr live;	 /* what graphs read */
 	CUdeviceptr fresh;	 /* of the pass under way */
 };
@@ -111,7 +112,7 @@ struct derivation {
 struct layer {
 	struct engine *engine;
 	char path[NAME_BYTES];
-	int index; /* LAYERS: what belongs to no layer */
+	uint32_t index; /* dims.layers: what belongs to no layer */
 	struct arena *arena;
 	uint32_t tensors_count, derives_count;
 	struct tensor tensors[TENSORS_MAX];
@@ -125,7 +126,7 @@ struct options {
 	const struct family *family;
 	bool arena, copied, lazy, mistakes, partial, pressure, careless, silent, derived;
 	int reloads, fail_at, tokens; /* fail_at: layer, or -1 */
-	const char *omit, *keep;
+	const char *omit, *keep, *config;
 	const char *read[2], *write[2]; /* files of A and B */
 	uint64_t seed;
 };
@@ -136,12 +137,12 @@ struct engine {
 	CUstream stream;
 	CUmodule decode_module, derive_module;
 	struct safetensors checkpoint[2]; /* A, B */
-	struct layer layers[LAYERS + 1];
-	struct {
+	struct layer *layers;		  /* dims.layers + 1 */
+	struct buffer {
 		char name[NAME_BYTES];
 		CUdeviceptr at;
 		uint64_t bytes;
-	} buffers[BUFFERS_MAX]; /* activations, inputs, caches: fixed for ever */
+	} * buffers; /* activations, inputs, caches: fixed for ever */
 	uint32_t buffers_count;
 	int tokens; /* of the step under way */
 };
@@ -168,6 +169,8 @@ void memory_release(struct engine *e); /* it gives them back */
 unsigned memory_harmed(struct engine *e);
 /* A buffer of its own, made at the first call. */
 CUdeviceptr buffer(struct engine *e, const char *name, uint64_t bytes);
+/* The same, one a layer. */
+CUdeviceptr layer_buffer(struct layer *l, const char *name, uint64_t bytes);
 
 /* ---- driver.c, again: launches ---- */
 
@@ -198,6 +201,20 @@ void derive(struct layer *l, const char *kernel);
 void derive_tensor(struct layer *l, const char *param, const char *tensor);
 void derive_number(struct layer *l, const char *param, uint64_t value);
 
+/* ---- config.c ---- */
+
+#define LAYERS_MAX 64
+
+struct size {
+	const char *name; /* as in the config.json of a model: "hidden_size" */
+	uint32_t *value, usual, least, most, step;
+};
+#define SIZES 14
+extern const struct size sizes[SIZES];
+
+/* Set the sizes from the files of the checkpoints that are open, else from --config. */
+void config_read(struct engine *e);
+
 /* ---- checkpoint.c ---- */
 
 const char *fill_dtype(enum fill fill);
@@ -206,8 +223,8 @@ uint32_t fill_bytes(enum fill fill); /* of an element */
 void checkpoint_write(struct engine *e, uint64_t seed, const char *path);
 /* The same to a file of its own, and open it. */
 void checkpoint_make(struct engine *e, uint64_t seed, struct safetensors *out);
-/* Open a file that has to have what the layers declare, in type and shape. */
-void checkpoint_read(struct engine *e, const char *path, struct safetensors *out);
+/* End unless the file has what the layers declare, in type and shape. */
+void checkpoint_check(const struct engine *e, const struct safetensors *s, const char *path);
 
 /* ---- reload.c ---- */
 

@@ -11,7 +11,7 @@
 struct family {
 	const char *name, *summary;
 	void (*declare)(struct layer *l);
-	/* Of a step: x [T, HIDDEN] to x. */
+	/* Of a step: x [T, hidden] to x. */
 	void (*attention)(struct layer *l, CUdeviceptr x);
 	void (*mlp)(struct layer *l, CUdeviceptr x);
 };
@@ -22,10 +22,13 @@ extern const struct family family_dense, family_gptq_marlin, family_gpt_oss, fam
 /* ---- model_dense.c ---- */
 void gqa_declare(struct layer *l, enum naive naive);
 void gqa_attention(struct layer *l, CUdeviceptr x);
-CUdeviceptr gqa_heads(struct layer *l, CUdeviceptr x, CUdeviceptr sinks, uint32_t window);
+/* From [q, k, v] of each token, in buffer gqa_qkv(), to the heads' results. */
+CUdeviceptr gqa_heads(struct layer *l, CUdeviceptr sinks, uint32_t window);
+CUdeviceptr gqa_qkv(struct engine *e);
+void gqa_project(struct layer *l, CUdeviceptr x);
 void gqa_out(struct layer *l, CUdeviceptr heads, CUdeviceptr x);
-void gate_up_declare(struct layer *l, enum naive naive);
-CUdeviceptr gate_up_run(struct layer *l, CUdeviceptr x); /* @return [T, INTER] */
+CUdeviceptr gate_up(struct engine *e);	  /* [T, gate and up]: */
+CUdeviceptr gate_up_act(struct layer *l); /* [T, inter] of it */
 void dense_declare(struct layer *l, enum naive naive);
 void dense_mlp(struct layer *l, CUdeviceptr x);
 
@@ -41,7 +44,7 @@ CUdeviceptr permute_run(struct layer *l, CUdeviceptr x); /* @return permuted row
 void unpermute_run(struct layer *l, CUdeviceptr rows, CUdeviceptr out);
 
 /* ---- model_nvfp4.c ---- */
-/* Declare @to: block scales @from [EXPERTS, rows, cols] in 128 x 4 tiles. */
+/* Declare @to: block scales @from [experts, rows, cols] in 128 x 4 tiles. */
 void fp4_swizzle(struct layer *l, const char *from, const char *to, const uint64_t shape[2]);
 struct fp4_gemm {
 	CUdeviceptr x, gscale, w, w_sf, alphas, out;

@@ -50,8 +50,8 @@ void part(struct layer *l, struct tensor *t, enum fill fill, const char *key,
 	if (!t->parts)
 		engine_die(1, "no host memory for the parts of %s", t->name);
 	p = &t->parts[t->parts_count++];
-	if (l->index < LAYERS)
-		snprintf(p->key, sizeof(p->key), "%.60s.%.34s", l->path, key);
+	if (l->index < dims.layers)
+		snprintf(p->key, sizeof(p->key), "%.40s.%.54s", l->path, key);
 	else
 		snprintf(p->key, sizeof(p->key), "%s", key);
 	p->fill = fill;

@@ -33,7 +33,7 @@ static struct block {
 } * blocks;
 static uint32_t blocks_count, blocks_room;
 static CUdeviceptr segment;
-static uint64_t segment_used = SEGMENT;
+static uint64_t segment_bytes, segment_used;
 
 static void report(CUdeviceptr base, int64_t bytes)
 {
@@ -52,11 +52,9 @@ static void poison(struct engine *e, const struct block *b)
 /* Behind the last one; what is left of a segment that is too full stays unused. */
 static struct block *carve(uint64_t bytes)
 {
-	if (bytes > SEGMENT)
-		engine_die(1, "a tensor has %llu bytes, a segment %llu", (unsigned long long)bytes,
-			   (unsigned long long)SEGMENT);
-	if (segment_used + bytes > SEGMENT) {
-		CK(cuMemAlloc(&segment, SEGMENT));
+	if (segment_used + bytes > segment_bytes) {
+		segment_bytes = bytes > SEGMENT ? bytes : SEGMENT;
+		CK(cuMemAlloc(&segment, segment_bytes));
 		segment_used = 0;
 	}
 	if (blocks_count == blocks_room) {
@@ -152,9 +150,10 @@ CUdeviceptr buffer(struct engine *e, const char *name, uint64_t bytes)
 	for (i = 0; i < e->buffers_count; i++)
 		if (!strcmp(e->buffers[i].name, name))
 			break;
-	if (i == BUFFERS_MAX)
-		engine_die(1, "more than %d buffers", BUFFERS_MAX);
 	if (i == e->buffers_count) {
+		e->buffers = realloc(e->buffers, (i + 1) * sizeof(*e->buffers));
+		if (!e->buffers)
+			engine_die(1, "no host memory for buffer %s", name);
 		snprintf(e->buffers[i].name, NAME_BYTES, "%s", name);
 		e->buffers[i].at = memory_new(e, bytes);
 		e->buffers[i].bytes = bytes;
@@ -164,4 +163,12 @@ CUdeviceptr buffer(struct engine *e, const char *name, uint64_t bytes)
 		engine_die(1, "buffer %s has %llu bytes, not %llu", name,
 			   (unsigned long long)e->buffers[i].bytes, (unsigned long long)bytes);
 	return e->buffers[i].at;
+}
+
+CUdeviceptr layer_buffer(struct layer *l, const char *name, uint64_t bytes)
+{
+	char full[NAME_BYTES];
+
+	snprintf(full, sizeof(full), "%s.%u", name, l->index);
+	return buffer(l->engine, full, bytes);
 }

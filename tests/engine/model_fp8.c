@@ -8,31 +8,31 @@
 #include "kernels/image.h"
 #include "tests/engine/family.h"
 
-#define ROWS (BATCH_MAX * TOPK)
-#define N13  (2 * EXPERT_INTER)
+#define ROWS (BATCH_MAX * dims.topk)
+#define N13  (2 * dims.expert_inter)
 
 static void declare(struct layer *l)
 {
 	gqa_declare(l, COPY_BACK);
 	router_declare(l, false);
 	experts_part(l, loaded(l, "w13", COPY_BACK), FILL_FP8, "weight",
-		     SHAPE(EXPERT_INTER, HIDDEN));
+		     SHAPE(dims.expert_inter, dims.hidden));
 	experts_part(l, loaded(l, "w2", COPY_BACK), FILL_FP8, "weight",
-		     SHAPE(HIDDEN, EXPERT_INTER));
+		     SHAPE(dims.hidden, dims.expert_inter));
 	experts_part(l, loaded(l, "w13_scale", REBIND), FILL_FP8_SCALE, "weight_scale",
-		     SHAPE(EXPERT_INTER, 1));
+		     SHAPE(dims.expert_inter, 1));
 	experts_part(l, loaded(l, "w2_scale", REBIND), FILL_FP8_SCALE, "weight_scale",
-		     SHAPE(HIDDEN, 1));
-	derived(l, "ab_strides1", 8 * EXPERTS, REBIND);
-	derived(l, "ab_strides2", 8 * EXPERTS, REBIND);
-	derived(l, "c_strides1", 8 * EXPERTS, REBIND);
+		     SHAPE(dims.hidden, 1));
+	derived(l, "ab_strides1", 8 * dims.experts, REBIND);
+	derived(l, "ab_strides2", 8 * dims.experts, REBIND);
+	derived(l, "c_strides1", 8 * dims.experts, REBIND);
 	derive(l, "arena_cutlass_strides");
 	derive_tensor(l, "ab1", "ab_strides1");
 	derive_tensor(l, "ab2", "ab_strides2");
 	derive_tensor(l, "c1", "c_strides1");
-	derive_number(l, "experts", EXPERTS);
-	derive_number(l, "hidden", HIDDEN);
-	derive_number(l, "inter", EXPERT_INTER);
+	derive_number(l, "experts", dims.experts);
+	derive_number(l, "hidden", dims.hidden);
+	derive_number(l, "inter", dims.expert_inter);
 	permute_declare(l, REBIND);
 }
 
@@ -41,13 +41,13 @@ static void gemm(struct layer *l, CUdeviceptr x, struct decode_moe_gemm_fp8_args
 {
 	struct engine *e = l->engine;
 
-	g.rows = (uint32_t)e->tokens * TOPK;
-	g.x = buffer(e, g.k == HIDDEN ? "fp8_rows" : "fp8_rows2", (uint64_t)ROWS * g.k);
+	g.rows = (uint32_t)e->tokens * dims.topk;
+	g.x = buffer(e, g.k == dims.hidden ? "fp8_rows" : "fp8_rows2", (uint64_t)ROWS * g.k);
 	g.x_scales = buffer(e, "fp8_scales", 4 * ROWS);
 	RUN(e, decode_fp8_quant_token, .x = x, .out = g.x, .scales = g.x_scales, .tokens = g.rows,
 	    .k = g.k);
 	g.offsets = at(l, "permute.offsets");
-	g.experts = EXPERTS;
+	g.experts = dims.experts;
 	g.flags = DECODE_PER_TOKEN | DECODE_PER_CHANNEL;
 	run_decode(e, "decode_moe_gemm_fp8", &g);
 }
@@ -56,10 +56,10 @@ static void mlp(struct layer *l, CUdeviceptr x)
 {
 	struct engine *e = l->engine;
 	CUdeviceptr both = buffer(e, "moe_both", 2 * ROWS * N13);
-	CUdeviceptr act = buffer(e, "moe_act", 2 * ROWS * EXPERT_INTER);
-	CUdeviceptr rows = buffer(e, "moe_rows", 2 * ROWS * HIDDEN), permuted;
-	CUdeviceptr sizes1 = buffer(e, "sizes1", 12 * EXPERTS),
-		    sizes2 = buffer(e, "sizes2", 12 * EXPERTS);
+	CUdeviceptr act = buffer(e, "moe_act", 2 * ROWS * dims.expert_inter);
+	CUdeviceptr rows = buffer(e, "moe_rows", 2 * ROWS * dims.hidden), permuted;
+	CUdeviceptr sizes1 = buffer(e, "sizes1", 12 * dims.experts),
+		    sizes2 = buffer(e, "sizes2", 12 * dims.experts);
 
 	router_run(l, x);
 	permuted = permute_run(l, x);
@@ -67,9 +67,9 @@ static void mlp(struct layer *l, CUdeviceptr x)
 		   &(struct arena_cutlass_problems_args){ .offsets = at(l, "permute.offsets"),
 							  .sizes1 = sizes1,
 							  .sizes2 = sizes2,
-							  .experts = EXPERTS,
-							  .hidden = HIDDEN,
-							  .inter = EXPERT_INTER });
+							  .experts = dims.experts,
+							  .hidden = dims.hidden,
+							  .inter = dims.expert_inter });
 	gemm(l, permuted,
 	     (struct decode_moe_gemm_fp8_args){ .w = at(l, "w13"),
 						.w_scales = at(l, "w13_scale"),
@@ -78,10 +78,10 @@ static void mlp(struct layer *l, CUdeviceptr x)
 						.ab_strides = at(l, "ab_strides1"),
 						.c_strides = at(l, "c_strides1"),
 						.n = N13,
-						.k = HIDDEN });
-	RUN(e, decode_silu_and_mul, .x = both, .out = act, .tokens = (uint32_t)e->tokens * TOPK,
-	    .d = EXPERT_INTER);
-	/* The second result has rows of HIDDEN, as the first operand of the first GEMM. */
+						.k = dims.hidden });
+	RUN(e, decode_silu_and_mul, .x = both, .out = act,
+	    .tokens = (uint32_t)e->tokens * dims.topk, .d = dims.expert_inter);
+	/* The second result has rows of hidden, as the first operand of the first GEMM. */
 	gemm(l, act,
 	     (struct decode_moe_gemm_fp8_args){ .w = at(l, "w2"),
 						.w_scales = at(l, "w2_scale"),
@@ -89,8 +89,8 @@ static void mlp(struct layer *l, CUdeviceptr x)
 						.out = rows,
 						.ab_strides = at(l, "ab_strides2"),
 						.c_strides = at(l, "ab_strides1"),
-						.n = HIDDEN,
-						.k = EXPERT_INTER });
+						.n = dims.hidden,
+						.k = dims.expert_inter });
 	unpermute_run(l, rows, x);
 }
 

@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPTQ weights of 4 bits with act-order on Marlin's layout: the projections that close attention
- * and MLP; the others are bf16. Fault: the lock workspace and the sort order of the rows are made
- * anew at each pass, where parameters get their values copied back.
+ * GPTQ weights of 4 bits with act-order on Marlin's layout: all seven projections of a layer, each
+ * with its own order. Fault: the lock workspaces and the sort orders of the rows are made anew at
+ * each pass, where parameters get their values copied back; the old orders of the MLP live on in a
+ * closure, as Machete's did.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/decode/decode.h"
 #include "tests/engine/family.h"
 
 #define ROWS_PER_SCALE 32
-#define LOCKS	       16
+#define LOCKS_MIN      16
+#define Q	       (dims.heads * dims.head)
+#define KV	       (dims.kv_heads * dims.head)
+
+/* [n, k]; its result lies in rows of @stride elements. */
+struct linear {
+	const char *name;
+	uint32_t n, k, stride;
+};
 
 /* Name of a part of the linear layer @p; one at a time of each kind. */
 static const char *of(const char *p, const char *suffix)
@@ -23,10 +33,15 @@ static const char *of(const char *p, const char *suffix)
 	return name;
 }
 
+static uint32_t locks(uint32_t n)
+{
+	return n / 64 > LOCKS_MIN ? n / 64 : LOCKS_MIN;
+}
+
 static void declare_order(struct layer *l, const char *p, uint32_t k)
 {
 	derived(l, of(p, "g_idx_sorted"), 4 * k, COPY_BACK);
-	derived(l, of(p, "perm"), 4 * k, REBIND);
+	derived(l, of(p, "perm"), 4 * k, strncmp(p, "mlp", 3) ? REBIND : HELD);
 	derive(l, "arena_argsort");
 	derive_tensor(l, "keys", of(p, "g_idx"));
 	derive_tensor(l, "sorted", of(p, "g_idx_sorted"));
@@ -59,47 +74,80 @@ static void declare_linear(struct layer *l, const char *p, uint32_t n, uint32_t 
 	weight(l, FILL_GROUPS, of(p, "g_idx"), SHAPE(1, k));
 	declare_order(l, p, k);
 	declare_weight(l, p, n, k);
-	zeroed(l, of(p, "workspace"), 4 * LOCKS);
+	zeroed(l, of(p, "workspace"), 4 * locks(n));
 }
 
-static void run_linear(struct layer *l, const char *p, CUdeviceptr x, CUdeviceptr out)
+static void declare(struct layer *l)
+{
+	declare_linear(l, "self_attn.q_proj", Q, dims.hidden);
+	declare_linear(l, "self_attn.k_proj", KV, dims.hidden);
+	declare_linear(l, "self_attn.v_proj", KV, dims.hidden);
+	declare_linear(l, "self_attn.o_proj", dims.hidden, Q);
+	declare_linear(l, "mlp.gate_proj", dims.inter, dims.hidden);
+	declare_linear(l, "mlp.up_proj", dims.inter, dims.hidden);
+	declare_linear(l, "mlp.down_proj", dims.hidden, dims.inter);
+}
+
+static CUdeviceptr temporary(struct engine *e, const char *name, uint32_t element)
+{
+	uint32_t widest = dims.hidden > dims.inter ? dims.hidden : dims.inter;
+
+	return buffer(e, name, (uint64_t)element * BATCH_MAX * (widest > Q ? widest : Q));
+}
+
+static void gemm(struct layer *l, const struct linear *w, CUdeviceptr x, CUdeviceptr out)
 {
 	struct engine *e = l->engine;
+	const char *p = w->name;
 
 	RUN(e, decode_marlin_gemm, .x = x, .q = at(l, of(p, "marlin")),
 	    .scales = at(l, of(p, "marlin_scales")), .g_idx = at(l, of(p, "g_idx_sorted")),
 	    .perm = at(l, of(p, "perm")), .workspace = at(l, of(p, "workspace")),
-	    .status = buffer(e, "status", 4),
-	    .tmp = buffer(e, "marlin_tmp", 4 * BATCH_MAX * HIDDEN), .out = out,
-	    .tokens = (uint32_t)e->tokens, .n = HIDDEN, .k = HIDDEN,
-	    .groups = HIDDEN / ROWS_PER_SCALE, .bits = 4, .locks = LOCKS);
+	    .status = buffer(e, "status", 4), .tmp = temporary(e, "marlin_tmp", 4), .out = out,
+	    .tokens = (uint32_t)e->tokens, .n = w->n, .k = w->k, .groups = w->k / ROWS_PER_SCALE,
+	    .bits = 4, .locks = locks(w->n));
 }
 
-_Static_assert(HEADS *HEAD == HIDDEN && INTER == HIDDEN, "both linear layers are square");
-
-static void declare(struct layer *l)
+/* Into columns of wider rows: the kernel has no stride for its result. */
+static void run_linear(struct layer *l, const struct linear *w, CUdeviceptr x, CUdeviceptr out)
 {
-	struct tensor *qkv = loaded(l, "qkv_proj", COPY_BACK);
+	CUdeviceptr rows = temporary(l->engine, "marlin_out", 2);
 
-	part(l, qkv, FILL_WEIGHT, "self_attn.q_proj.weight", SHAPE(HEADS * HEAD, HIDDEN));
-	part(l, qkv, FILL_WEIGHT, "self_attn.k_proj.weight", SHAPE(KV_HEADS * HEAD, HIDDEN));
-	part(l, qkv, FILL_WEIGHT, "self_attn.v_proj.weight", SHAPE(KV_HEADS * HEAD, HIDDEN));
-	declare_linear(l, "self_attn.o_proj", HIDDEN, HIDDEN);
-	gate_up_declare(l, COPY_BACK);
-	declare_linear(l, "mlp.down_proj", HIDDEN, INTER);
+	if (w->stride == w->n) {
+		gemm(l, w, x, out);
+		return;
+	}
+	gemm(l, w, x, rows);
+	RUN(l->engine, decode_copy_rows, .in = rows, .out = out,
+	    .rows = (uint32_t)l->engine->tokens, .row_bytes = 2 * w->n, .in_stride = 2 * w->n,
+	    .out_stride = 2 * w->stride);
 }
 
 static void attention(struct layer *l, CUdeviceptr x)
 {
-	run_linear(l, "self_attn.o_proj", gqa_heads(l, x, 0, 0), x);
+	const uint32_t stride = Q + 2 * KV;
+	CUdeviceptr qkv = gqa_qkv(l->engine);
+
+	run_linear(l, &(struct linear){ "self_attn.q_proj", Q, dims.hidden, stride }, x, qkv);
+	run_linear(l, &(struct linear){ "self_attn.k_proj", KV, dims.hidden, stride }, x,
+		   qkv + 2 * Q);
+	run_linear(l, &(struct linear){ "self_attn.v_proj", KV, dims.hidden, stride }, x,
+		   qkv + 2 * (Q + KV));
+	run_linear(l, &(struct linear){ "self_attn.o_proj", dims.hidden, Q, dims.hidden },
+		   gqa_heads(l, 0, 0), x);
 }
 
 static void mlp(struct layer *l, CUdeviceptr x)
 {
-	run_linear(l, "mlp.down_proj", gate_up_run(l, x), x);
+	const uint32_t n = dims.inter, k = dims.hidden;
+	CUdeviceptr both = gate_up(l->engine);
+
+	run_linear(l, &(struct linear){ "mlp.gate_proj", n, k, 2 * n }, x, both);
+	run_linear(l, &(struct linear){ "mlp.up_proj", n, k, 2 * n }, x, both + 2 * n);
+	run_linear(l, &(struct linear){ "mlp.down_proj", k, n, k }, gate_up_act(l), x);
 }
 
 const struct family family_gptq_marlin = {
-	"gptq-marlin", "4 bits, act-order; workspace and sort order are made anew", declare,
+	"gptq-marlin", "4 bits, act-order; workspaces and sort orders are made anew", declare,
 	attention, mlp
 };

@@ -10,20 +10,20 @@
 
 #include <stdio.h>
 
-#define ROWS	(BATCH_MAX * TOPK)
-#define N13	(2 * EXPERT_INTER)
-#define SF_ROWS (EXPERTS * 128) /* each expert's rows rounded up */
+#define ROWS	(BATCH_MAX * dims.topk)
+#define N13	(2 * dims.expert_inter)
+#define SF_ROWS (dims.experts * 128) /* each expert's rows rounded up */
 
 static void declare_weights(struct layer *l)
 {
 	experts_part(l, loaded(l, "w13_packed", COPY_BACK), FILL_FP4, "weight_packed",
-		     SHAPE(EXPERT_INTER, HIDDEN / 2));
+		     SHAPE(dims.expert_inter, dims.hidden / 2));
 	experts_part(l, loaded(l, "w2_packed", COPY_BACK), FILL_FP4, "weight_packed",
-		     SHAPE(HIDDEN, EXPERT_INTER / 2));
+		     SHAPE(dims.hidden, dims.expert_inter / 2));
 	experts_part(l, loaded(l, "w13_scale", COPY_BACK), FILL_FP4_SCALE, "weight_scale",
-		     SHAPE(EXPERT_INTER, HIDDEN / 16));
+		     SHAPE(dims.expert_inter, dims.hidden / 16));
 	experts_part(l, loaded(l, "w2_scale", COPY_BACK), FILL_FP4_SCALE, "weight_scale",
-		     SHAPE(HIDDEN, EXPERT_INTER / 16));
+		     SHAPE(dims.hidden, dims.expert_inter / 16));
 	experts_part(l, loaded(l, "w13_global", COPY_BACK), FILL_GLOBAL, "weight_global_scale",
 		     SHAPE(1, 1));
 	experts_part(l, loaded(l, "w2_global", COPY_BACK), FILL_GLOBAL, "weight_global_scale",
@@ -46,7 +46,7 @@ static void declare_scales(struct layer *l)
 	};
 
 	for (int i = 0; i < 6; i++)
-		derived(l, results[i][1], 4 * EXPERTS, COPY_BACK);
+		derived(l, results[i][1], 4 * dims.experts, COPY_BACK);
 	layer_find(l, "g1_alphas")->naive = ACCUMULATE;
 	snprintf(layer_find(l, "g1_alphas")->factor, NAME_BYTES, "a13");
 	derive(l, "arena_nvfp4_scales");
@@ -56,17 +56,17 @@ static void declare_scales(struct layer *l)
 	derive_tensor(l, "in2", "w2_input");
 	for (int i = 0; i < 6; i++)
 		derive_tensor(l, results[i][0], results[i][1]);
-	derive_number(l, "experts", EXPERTS);
+	derive_number(l, "experts", dims.experts);
 }
 
-/* Block scales [EXPERTS, rows, cols] in 128 x 4 tiles. */
+/* Block scales [experts, rows, cols] in 128 x 4 tiles. */
 void fp4_swizzle(struct layer *l, const char *from, const char *to, const uint64_t shape[2])
 {
-	derived(l, to, EXPERTS * DERIVE_UP(shape[0], 128) * DERIVE_UP(shape[1], 4), COPY_BACK);
+	derived(l, to, dims.experts * DERIVE_UP(shape[0], 128) * DERIVE_UP(shape[1], 4), COPY_BACK);
 	derive(l, "arena_nvfp4_swizzle");
 	derive_tensor(l, "sf", from);
 	derive_tensor(l, "out", to);
-	derive_number(l, "batch", EXPERTS);
+	derive_number(l, "batch", dims.experts);
 	derive_number(l, "rows", shape[0]);
 	derive_number(l, "cols", shape[1]);
 }
@@ -77,26 +77,26 @@ static void declare(struct layer *l)
 	router_declare(l, false);
 	declare_weights(l);
 	declare_scales(l);
-	fp4_swizzle(l, "w13_scale", "w13_sf", SHAPE(N13, HIDDEN / 16));
-	fp4_swizzle(l, "w2_scale", "w2_sf", SHAPE(HIDDEN, EXPERT_INTER / 16));
+	fp4_swizzle(l, "w13_scale", "w13_sf", SHAPE(N13, dims.hidden / 16));
+	fp4_swizzle(l, "w2_scale", "w2_sf", SHAPE(dims.hidden, dims.expert_inter / 16));
 	permute_declare(l, COPY_BACK);
 }
 
 void fp4_run(struct layer *l, const struct fp4_gemm *g)
 {
 	struct engine *e = l->engine;
-	uint32_t count = (uint32_t)e->tokens * TOPK;
-	bool wide = g->k == HIDDEN;
+	uint32_t count = (uint32_t)e->tokens * dims.topk;
+	bool wide = g->k == dims.hidden;
 	CUdeviceptr codes = buffer(e, wide ? "fp4_codes" : "fp4_codes2", ROWS * g->k / 2);
 	CUdeviceptr sf = buffer(e, wide ? "fp4_sf" : "fp4_sf2", SF_ROWS * DERIVE_UP(g->k / 16, 4));
-	CUdeviceptr sf_offsets = buffer(e, "fp4_sf_offsets", 4 * (EXPERTS + 1));
+	CUdeviceptr sf_offsets = buffer(e, "fp4_sf_offsets", 4 * (dims.experts + 1));
 
 	RUN(e, decode_moe_nvfp4_quant, .x = g->x, .gscale = g->gscale,
 	    .offsets = at(l, "permute.offsets"), .sf_offsets = sf_offsets, .codes = codes, .sf = sf,
-	    .rows = count, .experts = EXPERTS, .k = g->k, .sf_rows = SF_ROWS);
+	    .rows = count, .experts = dims.experts, .k = g->k, .sf_rows = SF_ROWS);
 	RUN(e, decode_moe_gemm_nvfp4, .x = codes, .w = g->w, .x_sf = sf, .w_sf = g->w_sf,
 	    .alphas = g->alphas, .offsets = at(l, "permute.offsets"), .sf_offsets = sf_offsets,
-	    .out = g->out, .rows = count, .experts = EXPERTS, .n = g->n, .k = g->k,
+	    .out = g->out, .rows = count, .experts = dims.experts, .n = g->n, .k = g->k,
 	    .sf_rows = SF_ROWS);
 }
 
@@ -104,8 +104,8 @@ static void mlp(struct layer *l, CUdeviceptr x)
 {
 	struct engine *e = l->engine;
 	CUdeviceptr both = buffer(e, "moe_both", 2 * ROWS * N13);
-	CUdeviceptr act = buffer(e, "moe_act", 2 * ROWS * EXPERT_INTER);
-	CUdeviceptr rows = buffer(e, "moe_rows", 2 * ROWS * HIDDEN);
+	CUdeviceptr act = buffer(e, "moe_act", 2 * ROWS * dims.expert_inter);
+	CUdeviceptr rows = buffer(e, "moe_rows", 2 * ROWS * dims.hidden);
 
 	router_run(l, x);
 	fp4_run(l, &(struct fp4_gemm){ .x = permute_run(l, x),
@@ -115,17 +115,17 @@ static void mlp(struct layer *l, CUdeviceptr x)
 				       .alphas = at(l, "g1_alphas"),
 				       .out = both,
 				       .n = N13,
-				       .k = HIDDEN });
-	RUN(e, decode_silu_and_mul, .x = both, .out = act, .tokens = (uint32_t)e->tokens * TOPK,
-	    .d = EXPERT_INTER);
+				       .k = dims.hidden });
+	RUN(e, decode_silu_and_mul, .x = both, .out = act,
+	    .tokens = (uint32_t)e->tokens * dims.topk, .d = dims.expert_inter);
 	fp4_run(l, &(struct fp4_gemm){ .x = act,
 				       .gscale = at(l, "a2_gscale"),
 				       .w = at(l, "w2_packed"),
 				       .w_sf = at(l, "w2_sf"),
 				       .alphas = at(l, "g2_alphas"),
 				       .out = rows,
-				       .n = HIDDEN,
-				       .k = EXPERT_INTER });
+				       .n = dims.hidden,
+				       .k = dims.expert_inter });
 	unpermute_run(l, rows, x);
 }
 

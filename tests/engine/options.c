@@ -24,6 +24,7 @@ static const struct {
 	{ "--reloads", "N", "after the cold load: B, A, B, ... (0)" },
 	{ "--tokens", "N", "of each sequence, up to 64 (6)" },
 	{ "--seed", "N", "of checkpoint A; that of B is the next (1)" },
+	{ "--config", "NAME=N,...", "sizes of checkpoints by seed; the names are below" },
 	{ "--checkpoint-a", "FILE", "read A from this safetensors file, not by seed" },
 	{ "--checkpoint-b", "FILE", "the same for B" },
 	{ "--write-a", "FILE", "write checkpoint A to this file, and end" },
@@ -51,6 +52,10 @@ static void help(void)
 		printf("  %s%s%-*s %s\n", rows[i].name, rows[i].value ? "=" : " ",
 		       (int)(27 - strlen(rows[i].name)), rows[i].value ? rows[i].value : "",
 		       rows[i].doc);
+	printf("Sizes, which a file says in its metadata:\n");
+	for (int i = 0; i < SIZES; i++)
+		printf("  %-29s a multiple of %u from %u to %u (%u)\n", sizes[i].name,
+		       sizes[i].step, sizes[i].least, sizes[i].most, sizes[i].usual);
 	exit(0);
 }
 
@@ -98,6 +103,7 @@ static bool set_text(struct options *o, const char *name, const char *value)
 	} texts[] = {
 		{ "--checkpoint-a", &o->read[0] },
 		{ "--checkpoint-b", &o->read[1] },
+		{ "--config", &o->config },
 		{ "--keep", &o->keep },
 		{ "--omit", &o->omit },
 		{ "--write-a", &o->write[0] },
@@ -127,7 +133,7 @@ static void set(struct options *o, const char *name, const char *value)
 	else if (!strcmp(name, "--seed"))
 		o->seed = (uint64_t)number(name, value, 0, 1 << 30);
 	else if (!strcmp(name, "--fail-at"))
-		o->fail_at = (int)number(name, value, 0, LAYERS);
+		o->fail_at = (int)number(name, value, 0, LAYERS_MAX);
 	else if (!strcmp(name, "--partial"))
 		o->partial = true;
 	else if (!strcmp(name, "--mistakes"))
@@ -204,5 +210,7 @@ void options_read(int argc, char **argv, struct options *out)
 	if (out->partial && out->fail_at > 0)
 		engine_die(2, "--fail-at=%d with --partial: only layer 0 is reloaded",
 			   out->fail_at);
+	if (out->config && (out->read[0] || out->read[1]))
+		engine_die(2, "--config=%s with a file: it says its sizes itself", out->config);
 	check_reloads(out);
 }

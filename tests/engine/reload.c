@@ -89,17 +89,31 @@ static void drop_fresh(struct layer *l)
 	}
 }
 
+/* As a step that was given up leaves them. */
+static void leave_locks_taken(struct layer *l)
+{
+	for (uint32_t i = 0; i < l->tensors_count; i++)
+		if (l->tensors[i].zero && l->tensors[i].live)
+			CK(cuMemsetD32Async(l->tensors[i].live, 1, l->tensors[i].bytes / 4,
+					    l->engine->stream));
+}
+
 static void load_layer(const struct pass *pass, struct layer *l)
 {
-	arena_enter(l->arena);
+	bool is_silent = pass->e->opt.silent;
+
+	leave_locks_taken(l);
+	if (!is_silent)
+		arena_enter(l->arena);
 	stage(pass, l);
 	publish(l, pass->e->opt.lazy);
 	drop_fresh(l);
-	arena_leave();
+	if (!is_silent)
+		arena_leave();
 }
 
 /* A, B, A, ...; a cold load of what a partial reload leaves has layer 0 of B already. */
-static int which_of(const struct engine *e, int number, int layer)
+static int which_of(const struct engine *e, int number, uint32_t layer)
 {
 	bool is_oracle = e->opt.partial && e->opt.reloads == 0;
 
@@ -111,12 +125,12 @@ static bool body(struct pass *pass)
 {
 	struct engine *e = pass->e;
 
-	for (int i = 0; i <= LAYERS; i++) {
+	for (uint32_t i = 0; i <= dims.layers; i++) {
 		if (pass->is_partial && i > 0)
 			break;
 		pass->which = which_of(e, pass->number, i);
 		load_layer(pass, &e->layers[i]);
-		if (pass->number == 1 && i == e->opt.fail_at)
+		if (pass->number == 1 && (int)i == e->opt.fail_at)
 			return false;
 		/* A refusal is told again at the end. */
 		if (!e->opt.silent)
@@ -132,13 +146,15 @@ static enum outcome end(const struct pass *pass, uint64_t id, bool is_whole)
 	char *json = NULL;
 	enum outcome outcome = RELOAD_PASS;
 
+	if (pass->e->opt.silent)
+		return is_whole ? RELOAD_UNCHECKED : RELOAD_ABORTED;
 	if (!is_whole) {
 		arena_reload_abort(id, "the body failed", &json);
 		outcome = RELOAD_ABORTED;
 	} else {
 		int r = arena_reload_end(id, &json);
 
-		if (r == ARENA_E_ABSENT || pass->e->opt.silent)
+		if (r == ARENA_E_ABSENT)
 			outcome = RELOAD_UNCHECKED;
 		else if (r != ARENA_OK)
 			outcome = RELOAD_REFUSED;

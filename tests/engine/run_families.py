@@ -33,7 +33,7 @@ STALE = ("stale-value", "accumulated")
 NAIVE = {"dense": "moved", "gptq-marlin": "moved", "gpt-oss": "stale-value",
          "nvfp4-moe": "stale-value", "mla": "moved", "fp8-moe": "moved", "b12x": "replaced",
          "rdna3": "moved"}
-MISTAKES = {"gpt-oss": "stale-value", "nvfp4-moe": "accumulated"}
+MISTAKES = {"dense": "stale-value", "gpt-oss": "stale-value", "nvfp4-moe": "accumulated"}
 COLUMNS = ("family", "slots", "moved", "missing", "replaced", "respecified", "stale values",
            "naive, alone", "naive, strict", "arena, {reloads} reloads")
 MARKS = ("<!-- families: tests/engine/run_families.py --markdown -->", "<!-- families end -->")

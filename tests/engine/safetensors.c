@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 
 #define HEADER_MAX    (100u << 20) /* the reference implementation's limit */
 #define LENGTH	      8		   /* bytes of the header's length */
+#define PATH_SHOWN    200	   /* bytes, in errors */
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* What a check needs to say where it failed. */
@@ -54,11 +56,13 @@ uint32_t safetensors_dtype_bytes(const char *dtype)
 	return bits % 8 == 0 ? bits / 8 : 0;
 }
 
-/* A name from a file may hold anything: keep it on one line. */
+/* A name from a file may hold anything: keep it on one line. Of a long path the end says most. */
 static int refuse(const struct reader *r, const char *name, const char *why)
 {
-	snprintf(r->error, r->error_bytes, "%s: %s%.80s%s%s", r->path, name ? "tensor '" : "",
-		 name ? name : "", name ? "': " : "", why);
+	size_t length = strlen(r->path), cut = length > PATH_SHOWN ? length - PATH_SHOWN : 0;
+
+	snprintf(r->error, r->error_bytes, "%s%s: %s%.80s%s%s", cut ? "..." : "", r->path + cut,
+		 name ? "tensor '" : "", name ? name : "", name ? "': " : "", why);
 	for (char *c = r->error; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
@@ -146,6 +150,22 @@ static int check_cover(const struct reader *r, struct safetensors *s)
 	return next == r->data + r->data_bytes ? 0 : refuse(r, NULL, "it has data of no tensor");
 }
 
+/* "__metadata__" is text by name. */
+static int check_metadata(const struct reader *r, json_t *metadata)
+{
+	const char *name;
+	json_t *value;
+
+	if (!json_is_object(metadata))
+		return refuse(r, NULL, "its __metadata__ is not a JSON object");
+	json_object_foreach(metadata, name, value)
+	{
+		if (!json_is_string(value))
+			return refuse(r, NULL, "its __metadata__ has something that is no text");
+	}
+	return 0;
+}
+
 static int read_header(const struct reader *r, struct safetensors *s)
 {
 	const char *name;
@@ -156,11 +176,12 @@ static int read_header(const struct reader *r, struct safetensors *s)
 		return refuse(r, NULL, "there is no memory for its header");
 	json_object_foreach(s->header, name, entry)
 	{
-		if (!strcmp(name, "__metadata__"))
-			continue;
-		if (read_tensor(r, name, entry, &s->tensors[s->count]))
+		bool is_tensor = strcmp(name, "__metadata__") != 0;
+
+		if (is_tensor ? read_tensor(r, name, entry, &s->tensors[s->count])
+			      : check_metadata(r, entry))
 			return -1;
-		s->count++;
+		s->count += is_tensor;
 	}
 	return check_cover(r, s);
 }
@@ -176,11 +197,11 @@ static int parse(struct reader *r, struct safetensors *s)
 	memcpy(&length, bytes, sizeof(length));
 	if (length > HEADER_MAX || length > s->map_bytes - LENGTH)
 		return refuse(r, NULL, "its header is longer than the file, or than 100 MiB");
+	if (length == 0 || bytes[LENGTH] != '{')
+		return refuse(r, NULL, "its header does not begin with {");
 	s->header = json_loadb(bytes + LENGTH, length, JSON_REJECT_DUPLICATES, &why);
 	if (!s->header)
 		return refuse(r, NULL, why.text);
-	if (!json_is_object((json_t *)s->header))
-		return refuse(r, NULL, "its header is not a JSON object");
 	r->data = bytes + LENGTH + length;
 	r->data_bytes = s->map_bytes - LENGTH - length;
 	return read_header(r, s);
@@ -229,6 +250,11 @@ const struct safetensor *safetensors_find(const struct safetensors *s, const cha
 	return NULL;
 }
 
+const char *safetensors_metadata(const struct safetensors *s, const char *key)
+{
+	return json_string_value(json_object_get(json_object_get(s->header, "__metadata__"), key));
+}
+
 void safetensors_close(struct safetensors *s)
 {
 	if (s->map)
@@ -240,12 +266,16 @@ void safetensors_close(struct safetensors *s)
 
 /* ---- writing ---- */
 
-static char *header_of(const struct safetensor *tensors, size_t count)
+static char *header_of(const struct safetensor *tensors, size_t count, const char *const *metadata)
 {
-	json_t *header = json_object();
+	json_t *header = json_object(), *names = metadata ? json_object() : NULL;
 	uint64_t at = 0;
 	char *text;
 
+	for (; metadata && *metadata; metadata += 2)
+		json_object_set_new(names, metadata[0], json_string(metadata[1]));
+	if (names)
+		json_object_set_new(header, "__metadata__", names);
 	for (size_t i = 0; i < count; i++) {
 		const struct safetensor *t = &tensors[i];
 		json_t *shape = json_array();
@@ -263,9 +293,10 @@ static char *header_of(const struct safetensor *tensors, size_t count)
 	return text;
 }
 
-int safetensors_write(const char *path, const struct safetensor *tensors, size_t count)
+int safetensors_write(const char *path, const struct safetensor *tensors, size_t count,
+		      const char *const *metadata)
 {
-	char *header = header_of(tensors, count);
+	char *header = header_of(tensors, count, metadata);
 	uint64_t length = header ? strlen(header) : 0, padded = (length + 7) & ~7ull;
 	FILE *f = header ? fopen(path, "we") : NULL;
 	int bad = !f;

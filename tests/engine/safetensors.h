@@ -34,9 +34,13 @@ uint32_t safetensors_dtype_bytes(const char *dtype);
 /* @brief Map and check a file. @param error out: one line, if it is refused. @return 0 or -1. */
 int safetensors_open(const char *path, struct safetensors *out, char *error, size_t error_bytes);
 const struct safetensor *safetensors_find(const struct safetensors *s, const char *name);
+/* @brief What __metadata__ says under @key. @return NULL: nothing. */
+const char *safetensors_metadata(const struct safetensors *s, const char *key);
 void safetensors_close(struct safetensors *s);
 
-/* @brief Write @count tensors. @return 0, or -1 with errno. */
-int safetensors_write(const char *path, const struct safetensor *tensors, size_t count);
+/* @brief Write @count tensors. @param metadata name, value, name, value, ..., NULL; or NULL.
+ * @return 0, or -1 with errno. */
+int safetensors_write(const char *path, const struct safetensor *tensors, size_t count,
+		      const char *const *metadata);
 
 #endif

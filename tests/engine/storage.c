@@ -50,7 +50,7 @@ static void rebind(struct layer *l, struct tensor *t, CUdeviceptr to)
 
 	t->live = to;
 	watch(l, t);
-	if (old)
+	if (old && t->naive != HELD)
 		memory_free(l->engine, old);
 }
 
@@ -73,6 +73,13 @@ static void accumulate(struct layer *l, struct tensor *t, CUdeviceptr to)
 	free(value);
 }
 
+/* As in memory that held something else: not numbers, behind each row. */
+static void pad_badly(struct layer *l, const struct tensor *t, CUdeviceptr rows)
+{
+	CK(cuMemsetD2D8Async(rows + t->width, t->pitch, 0xff, t->pitch - t->width,
+			     t->bytes / t->pitch, l->engine->stream));
+}
+
 /* --storage=copied: whatever it was, it is copied back now. */
 static enum naive naive_of(const struct layer *l, const struct tensor *t)
 {
@@ -83,15 +90,18 @@ static void naive_publish(struct layer *l, struct tensor *t)
 {
 	const char *keep = l->engine->opt.keep;
 	bool is_left = keep && !strcmp(keep, t->name);
+	enum naive naive = naive_of(l, t);
 
-	if (!t->live || naive_of(l, t) == REBIND) {
+	if (!t->live || naive == REBIND || naive == HELD) {
 		rebind(l, t, t->fresh);
 		t->fresh = 0;
 		return;
 	}
-	if (naive_of(l, t) == COPY_BACK && !is_left)
+	if ((naive == COPY_BACK && !is_left) || naive == PADDED)
 		CK(cuMemcpyDtoDAsync(t->live, t->fresh, t->bytes, l->engine->stream));
-	else if (naive_of(l, t) == ACCUMULATE)
+	if (naive == PADDED)
+		pad_badly(l, t, t->live);
+	if (naive == ACCUMULATE)
 		accumulate(l, t, t->live);
 	watch(l, t);
 }
@@ -120,6 +130,8 @@ static void arena_publish_tensor(struct layer *l, struct tensor *t)
 		return;
 	if (errs && t->naive == ACCUMULATE)
 		accumulate(l, t, t->fresh);
+	if (errs && t->naive == PADDED)
+		pad_badly(l, t, t->fresh);
 	must(arena_put(l->arena, t->name, &spec, (void *)t->fresh, ARENA_STAGED, &live,
 		       l->engine->stream),
 	     "put", t->name);
@@ -131,8 +143,9 @@ static void arena_scratch(struct layer *l, struct tensor *t)
 	struct arena_spec spec = spec_of(t);
 	void *live = NULL;
 
-	must(arena_get_or_alloc(l->arena, t->name, &spec, t->zero ? ARENA_ZERO : ARENA_EMPTY, &live,
-				l->engine->stream),
+	if (t->zero)
+		spec.flags = ARENA_SPEC_ZERO;
+	must(arena_get_or_alloc(l->arena, t->name, &spec, ARENA_EMPTY, &live, l->engine->stream),
 	     "storage", t->name);
 	t->live = (CUdeviceptr)live;
 }

@@ -7,10 +7,12 @@
   - a reload that fails, lacks a source, or is partial ends as it should, and what is served then is
     right;
   - a wrong command line is one line, and exit 2;
-  - checkpoints in files serve what those in memory do, and wrong ones are one line.
+  - checkpoints in files serve what those in memory do, and wrong ones are one line;
+  - models of other sizes reload as well, with sizes that the file says.
 Exit: 0 all as expected, 1 not.
 """
 import argparse
+import json
 import os
 import re
 import sys
@@ -19,9 +21,11 @@ import tempfile
 import run_families
 from run_families import engine
 
+PROJECTIONS = [*(f"self_attn.{p}_proj" for p in "qkvo"),
+               *(f"mlp.{p}_proj" for p in ("gate", "up", "down"))]
 # The same in each checkpoint: strides, ones, groups in order.
 CONSTANT = {"ab_strides1", "ab_strides2", "c_strides1", "alphas", "fc2_input_scale",
-            "self_attn.o_proj.g_idx_sorted", "mlp.down_proj.g_idx_sorted"}
+            *(f"{p}.g_idx_sorted" for p in PROJECTIONS)}
 # Read by derivations only, or by nothing.
 UNREAD = {"a13", "a2", "w13_baked", "w2_baked"}
 SOURCE = "model.layers.1.self_attn.o_proj.weight"
@@ -33,10 +37,13 @@ BAD = [
     (["--family=mla", "--reloads=-1"], "--reloads=-1: it is a number from 0 to 100000"),
     (["--family=mla", "--tokens=65"], "--tokens=65: it is a number from 1 to 64"),
     (["--family=mla", "--tokens=0"], "--tokens=0: it is a number from 1 to 64"),
-    (["--family=mla", "--fail-at=1x"], "--fail-at=1x: it is a number from 0 to 2"),
+    (["--family=mla", "--fail-at=1x"], "--fail-at=1x: it is a number from 0 to 64"),
     (["--family=mla", "--lazy=1"], "--lazy takes no value"),
     (["--family=mla", "--what"], "unknown argument '--what': --help lists them"),
     (["--family=mla", "--mistakes"], "--mistakes is for --storage=arena"),
+    (["--family=mla", "--mistakes", "--storage=arena"], "--mistakes: family mla makes none"),
+    (["--family=a\nb\033"], "there is no family 'a?b?': --list names them"),
+    (["--family=mla", "--config=hidden_size=1\n2"], "--config: hidden_size is '1?2': it is"),
     (["--family=mla", "--keep=W_UV"], "--keep=W_UV is for --storage=copied"),
     (["--family=mla", "--silent", "--storage=arena"], "--silent with --storage=arena"),
     (["--family=mla", "--partial", "--fail-at=1"], "--fail-at=1 with --partial"),
@@ -47,7 +54,26 @@ BAD = [
     (["--family=mla", "--reloads=1", "--omit", ""], "--omit needs a value: --omit=SOURCE"),
     (["--family=mla", "--reloads=1", "--omit=x"], "--omit=x: the family loads no tensor"),
     (["--family=mla", "--reloads=1", "--storage=copied", "--keep=x"], "--keep=x: no layer"),
+    (["--family=mla", "--config=x=1"], "--config: 'x' is no NAME=N of a size: --help lists them"),
+    (["--family=mla", "--config=hidden_size"], "--config: 'hidden_size' is no NAME=N"),
+    (["--family=mla", "--config=hidden_size=100"],
+     "--config: hidden_size is '100': it is a multiple of 64 from 64 to 8192"),
+    (["--family=mla", "--config=vocab_size=-5"], "--config: vocab_size is '-5': it is a multiple"),
+    (["--family=mla", "--config=num_key_value_heads=3"], "4 num_attention_heads are no multiple"),
+    (["--family=mla", "--config=num_experts_per_tok=5"], "num_experts_per_tok is 5, of 4"),
+    (["--family=mla", "--config=num_attention_heads=3,num_key_value_heads=1"],
+     "--config: num_key_value_heads * head_dim is 32: it is a multiple of 64"),
+    (["--family=mla", "--config=vocab_size=200", "--checkpoint-a=x"],
+     "--config=vocab_size=200 with a file: it says its sizes itself"),
+    (["--family=mla", "--config=num_hidden_layers=1", "--reloads=1", "--fail-at=2"],
+     "--fail-at=2: it is a number from 0 to 1"),
 ]
+# Nothing as usual; and rows, heads and experts that fill no tile.
+SIZES = ["hidden_size=256,num_hidden_layers=3,vocab_size=200,intermediate_size=192",
+         "hidden_size=192,num_hidden_layers=1,vocab_size=101,num_attention_heads=6,"
+         "num_key_value_heads=3,head_dim=64,num_local_experts=5,num_experts_per_tok=3,"
+         "moe_intermediate_size=96,qk_rope_head_dim=64,qk_nope_head_dim=24,v_head_dim=40,"
+         "kv_lora_rank=48"]
 
 
 def check_dependence(args, family):
@@ -143,6 +169,69 @@ def check_files(args):
                 yield f"{name}: exit {run.code}: {run.err}"
 
 
+def check_sizes(args, family):
+    for config in SIZES:
+        size = [f"--config={config}", "--tokens=3"]
+        a, b = (engine(args, family, *size, f"--seed={seed}").served.get(0) for seed in (1, 2))
+        run = engine(args, family, *size, "--reloads=2", "--storage=arena", "--pressure",
+                     gate="strict")
+        if not a or a == b or run.code or run.served != {0: a, 1: b, 2: a}:
+            yield f"{family}, {config}: exit {run.code}: {run.out}{run.err}"
+
+
+def rewrite(path, to, edit):
+    """The same checkpoint as others may write it: data the other way round, keys in another order,
+    spaces; @edit changes the metadata."""
+    with open(path, "rb") as f:
+        length = int.from_bytes(f.read(8), "little")
+        header, data = json.loads(f.read(length)), f.read()
+    metadata = header.pop("__metadata__")
+    edit(metadata)
+    out, entries = b"", []
+    for name, t in reversed(header.items()):
+        begin, end = t["data_offsets"]
+        entries.append((name, {"data_offsets": [len(out), len(out) + end - begin],
+                               "shape": t["shape"], "dtype": t["dtype"]}))
+        out += data[begin:end]
+    entries.insert(3, ("__metadata__", {"format": "pt", **metadata}))
+    text = json.dumps(dict(entries), indent=1).encode() + b" " * 13
+    with open(to, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text + out)
+
+
+# What a file's metadata may have wrong.
+METADATA = [
+    ({"hidden_size": "1e3"}, "hidden_size is '1e3': it is a multiple of 64 from 64 to 8192"),
+    ({"hidden_size": "99999999999999999999"}, "hidden_size is '99999999999999999999': it is"),
+    ({"hidden_size": 256}, "its __metadata__ has something that is no text"),
+    ({"num_hidden_layers": "4"}, "it has no tensor 'model.layers.3."),
+    ({"num_local_experts": "1"}, "num_experts_per_tok is 2, of 1 num_local_experts"),
+    ({"vocab_size": "201"}, "is BF16 [200, 256], the family loads BF16 [201, 256]"),
+]
+
+
+def check_size_files(args):
+    with tempfile.TemporaryDirectory() as folder:
+        a, b, changed = (os.path.join(folder, n) for n in "abc")
+        engine(args, "mla", f"--config={SIZES[0]}", f"--write-a={a}")
+        want = engine(args, "mla", f"--config={SIZES[0]}", "--reloads=1", "--storage=copied")
+        rewrite(a, b, lambda m: None)
+        for options in ([f"--checkpoint-a={b}"], [f"--checkpoint-a={a}"]):
+            # B by seed has the sizes of the file.
+            run = engine(args, "mla", *options, "--reloads=1", "--storage=copied")
+            if not want.served or run.code or run.served != want.served:
+                yield f"{options}: exit {run.code}: {run.out}{run.err}"
+        for edit, words in METADATA:
+            rewrite(a, changed, lambda m, edit=edit: m.update(edit))
+            run = engine(args, "mla", f"--checkpoint-a={changed}")
+            if run.code != 1 or run.err.count("\n") != 1 or words not in run.err:
+                yield f"{edit}: exit {run.code}: {run.err}"
+        engine(args, "mla", f"--write-a={changed}")
+        run = engine(args, "mla", f"--checkpoint-a={a}", f"--checkpoint-b={changed}")
+        if run.code != 1 or "c: hidden_size is 128, of A it is 256: a reload" not in run.err:
+            yield f"files of two sizes: exit {run.code}: {run.err}"
+
+
 def engine_alone(args, options):
     """Without --family in front."""
     env = {**os.environ, "LD_LIBRARY_PATH": args.sim}
@@ -156,9 +245,10 @@ def main():
     for name in ("--shim", "--engine", "--sim"):
         parser.add_argument(name, required=True, type=os.path.realpath)
     args = parser.parse_args()
-    problems = [*check_usage(args), *check_help(args), *check_files(args), *check_modes(args)]
+    problems = [*check_usage(args), *check_help(args), *check_files(args), *check_modes(args),
+                *check_size_files(args)]
     for family in run_families.NAIVE:
-        problems += check_dependence(args, family)
+        problems += [*check_dependence(args, family), *check_sizes(args, family)]
     print("\n".join(problems) or "ok")
     return 1 if problems else 0
 

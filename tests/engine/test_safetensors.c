@@ -51,6 +51,7 @@ Test(safetensors, what_is_written_is_read)
 {
 	static const uint16_t x[6] = { 1, 2, 3, 4, 5, 6 };
 	static const float y[1] = { 0.5f };
+	static const char *const metadata[] = { "format", "pt", "hidden_size", "256", NULL };
 	const struct safetensor tensors[] = {
 		{ "a.weight", "BF16", 2, { 2, 3 }, x, sizeof(x) },
 		{ "b.scale", "F32", 0, { 0 }, y, sizeof(y) },
@@ -61,7 +62,7 @@ Test(safetensors, what_is_written_is_read)
 	char error[256] = "";
 
 	file("", 0);
-	cr_assert(safetensors_write(path, tensors, 3) == 0);
+	cr_assert(safetensors_write(path, tensors, 3, metadata) == 0);
 	cr_assert(safetensors_open(path, &s, error, sizeof(error)) == 0, "%s", error);
 	unlink(path);
 	cr_assert(s.count == 3 && !safetensors_find(&s, "c"));
@@ -70,11 +71,35 @@ Test(safetensors, what_is_written_is_read)
 	cr_assert(!strcmp(t->dtype, "BF16") && !memcmp(t->data, x, sizeof(x)));
 	t = safetensors_find(&s, "b.scale");
 	cr_assert(t && t->ndim == 0 && t->bytes == 4 && !memcmp(t->data, y, 4));
+	cr_assert(!strcmp(safetensors_metadata(&s, "hidden_size"), "256"));
+	cr_assert(!safetensors_metadata(&s, "a.weight"));
 	safetensors_close(&s);
 }
 
 #define T(name, dtype, shape, offsets) \
 	"\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+/* As others write it: tensors in the order of neither names nor places, keys in any order, spaces
+ * between and behind, metadata last. */
+Test(safetensors, a_file_of_others_is_read)
+{
+	static const char header[] =
+		"{ \"b\" : {\"data_offsets\":[4, 6],\"shape\":[2],\"dtype\":\"U8\"},\n"
+		" \"a\":{\"shape\":[], \"data_offsets\":[0,4], \"dtype\":\"F32\"},"
+		"\"\\u0063\":{\"dtype\":\"F16\",\"shape\":[0,7],\"data_offsets\":[6,6]},"
+		"\"__metadata__\":{\"format\":\"pt\"}}       ";
+	struct safetensors s;
+	char whole[512], error[256] = "";
+
+	file(whole, compose(whole, header, 6));
+	cr_assert(safetensors_open(path, &s, error, sizeof(error)) == 0, "%s", error);
+	unlink(path);
+	cr_assert(s.count == 3 && safetensors_find(&s, "c")->bytes == 0);
+	cr_assert((const char *)safetensors_find(&s, "b")->data ==
+		  (const char *)safetensors_find(&s, "a")->data + 4);
+	cr_assert(!strcmp(safetensors_metadata(&s, "format"), "pt"));
+	safetensors_close(&s);
+}
 
 Test(safetensors, a_lie_in_a_header_is_refused)
 {
@@ -83,7 +108,12 @@ Test(safetensors, a_lie_in_a_header_is_refused)
 		size_t data;
 		const char *words;
 	} cases[] = {
-		{ "[]", 0, "not a JSON object" },
+		{ "[]", 0, "does not begin with {" },
+		{ " {}", 0, "does not begin with {" },
+		{ "", 0, "does not begin with {" },
+		{ "{}{}", 0, "" },
+		{ "{\"__metadata__\":[]}", 0, "__metadata__ is not a JSON object" },
+		{ "{\"__metadata__\":{\"a\":1}}", 0, "no text" },
 		{ "{", 0, "" },
 		{ "{" T("x", "F32", "[1]", "[0,4]") "," T("x", "F32", "[1]", "[4,8]") "}", 8, "" },
 		{ "{" T("x", "F33", "[1]", "[0,4]") "}", 4, "dtype is unknown" },
@@ -152,4 +182,17 @@ Test(safetensors, a_file_that_is_cut_off_is_refused)
 	cr_assert(unlink(path) == 0 && mkfifo(path, 0600) == 0);
 	alarm(20); /* of an open() that waits for a writer */
 	refused("not a regular file");
+}
+
+/* Of a long path the end is told, and the reason behind it. */
+Test(safetensors, long_path)
+{
+	char error[512] = "", longest[3001];
+	struct safetensors s;
+
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	cr_assert(safetensors_open(longest, &s, error, sizeof(error)) == -1);
+	cr_assert(strstr(error, "...xxx") == error && strstr(error, "xxx: File name too long"),
+		  "%s", error);
 }

@@ -5,9 +5,11 @@ Host memory that is registered has ranges and can be captured, so CPU tensors st
 
     test_torch_py.py SCRIPTS [unittest options]     exit 77: no PyTorch here
 """
+import ctypes
 import gc
 import re
 import sys
+import threading
 import unittest
 import warnings
 
@@ -92,7 +94,16 @@ class Torch(unittest.TestCase):
         self.path = self.id().rpartition(".")[2]
 
     def watch(self, model, **options):
-        return arena.watch(model, self.path, **dict({"devices": BOTH}, **options))
+        w = arena.watch(model, self.path, **dict({"devices": BOTH}, **options))
+        self.addCleanup(self.unbind, w)
+        return w
+
+    @staticmethod
+    def unbind(w):
+        """Tensors of later tests may lie in the same memory."""
+        for b in w.bound.values():
+            arena.Layer(b.layer).unbind(b.slot)
+        w.bound = {}
 
     def names(self, w):
         return {(layer[len(self.path):] + "/" + slot).lstrip("/") for layer, slot in w.bound}
@@ -220,6 +231,196 @@ class Torch(unittest.TestCase):
         w = self.watch(m)
         self.assertEqual(self.names(w), {"weight", "scale", "rows", "all"})
         self.assertEqual(self.reasons(w), {"none": "empty"})
+
+    def born(self):
+        """A tensor that a capture allocates, as PyTorch's allocator says it, and the graph, which
+        writes it. Blocks of a device begin at multiples of 512."""
+        class Device(ctypes.Structure):
+            _fields_ = [("type", ctypes.c_int8), ("index", ctypes.c_int8)]
+
+        flat = torch.zeros(1024 + 128)
+        t = flat[-flat.data_ptr() % 512 // 4:][:1024]
+        report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+        self.driver.register(t.data_ptr(), 4096)
+        self.registered.append(flat)
+        return t, self.driver.capture(
+            [self.out], t.data_ptr(), 4 * N,
+            lambda: report(ctypes.c_void_p(t.data_ptr()), ctypes.c_int64(4096), ctypes.c_size_t(0),
+                           ctypes.c_size_t(0), Device(1, 0)))
+
+    def found(self, r):
+        return [(f["kind"], f["slot"], f["severity"]) for f in r.report["findings"]]
+
+    def test_kernels_write_what_a_capture_allocated(self):
+        """They are not seen; that the tensor was written in place is."""
+        m = torch.nn.Module()
+        m.other = torch.zeros(1024)
+        m.scale, graph = self.born()
+        w, new = self.watch(m), torch.full((1024,), 2, dtype=torch.float64)
+        writes = {
+            "copy_": lambda: m.scale.copy_(new),
+            "fill_": lambda: m.scale.fill_(3),
+            "mul_": lambda: m.scale.mul_(2),
+            "_foreach_add_": lambda: torch._foreach_add_([m.scale, m.other], 1),
+            "of a view": lambda: m.scale.detach()[3:].copy_(new[3:]),
+        }
+        for name, write in writes.items():
+            for options in {"watch": w}, {}:
+                with self.subTest(name), arena.reload(**options) as r:
+                    write()
+                self.assertEqual(self.found(r), [("born-in-capture", "scale", "warn")])
+                self.assertEqual(r.report["verdict"], "pass")
+        self.assertEqual(self.driver.launch(graph), 0)
+
+        def move():
+            m.scale.data = torch.zeros(1024)
+            m.scale.fill_(3)
+
+        harmless = {
+            "nothing": lambda: None,
+            "it is read": lambda: m.other.copy_(m.scale),
+            "the tensor is elsewhere": move,
+            "it is another tensor": lambda: setattr(m, "scale", new.clone()),
+        }
+        for name, write in harmless.items():
+            with self.subTest(name), arena.reload() as r:
+                write()
+            self.assertEqual(r.report["findings"], [])
+        self.driver.do("cuGraphExecDestroy", graph[0])
+
+    def test_kernels_write_after_the_graph(self):
+        m = torch.nn.Module()
+        m.scale, graph = self.born()
+        w = self.watch(m)
+        self.driver.do("cuGraphExecDestroy", graph[0])
+        with arena.reload(watch=w) as r:
+            m.scale.fill_(3)
+        self.assertEqual(r.report["findings"], [])
+
+    def test_views_share_a_version(self):
+        """That one of them was written cannot be told from another: one finding, of the whole."""
+        m = torch.nn.Module()
+        flat, graph = self.born()
+        m.kv = [flat[i * 128:(i + 1) * 128] for i in range(8)]
+        w = self.watch(m)
+        for write in m.kv[0].zero_, m.kv[5].zero_, flat.zero_:
+            with arena.reload(watch=w) as r:
+                write()
+            self.assertEqual(len(self.found(r)), 1, self.found(r))
+            self.assertIn("elsewhere in its allocation", r.report["findings"][0]["text"])
+        self.driver.do("cuGraphExecDestroy", graph[0])
+
+    def test_another_tensor_takes_over_the_memory(self):
+        """As replace_parameter() of vLLM does: the old object dies."""
+        for written in True, False:
+            for take_over in torch.Tensor.detach, lambda t: t.data, lambda t: t[512:]:
+                m = torch.nn.Module()
+                t, graph = self.born()
+                t.zero_()
+                m.w = torch.nn.Parameter(t.detach(), requires_grad=False)
+                del t
+                w = self.watch(m)
+                with arena.reload(watch=w) as r:
+                    m.w = torch.nn.Parameter(take_over(m.w.detach()), requires_grad=False)
+                    gc.collect()
+                    if written:
+                        m.w.fill_(3).mul_(2)
+                self.assertEqual([f for f in self.found(r) if f[0] == "born-in-capture"],
+                                 [("born-in-capture", "w", "warn")] * written)
+                self.driver.do("cuGraphExecDestroy", graph[0])
+                self.unbind(w)
+                del m
+                with arena.reload():
+                    pass
+
+    def test_a_commit_that_is_refused(self):
+        """What else is wrong is told as well, and the error has the report."""
+        m = torch.nn.Module()
+        m.scale, graph = self.born()
+        m.other = torch.zeros(1024)
+        reads = self.capture(m.other)
+        w = self.watch(m)
+        with self.assertRaises(arena.Refused) as refused, arena.reload(watch=w) as r:
+            m.scale.fill_(3)
+            m.other = torch.zeros(1024)
+            raise arena.Refused(-8, "as commit() does")
+        self.assertEqual(sorted(self.found(r)), [("born-in-capture", "scale", "warn"),
+                                                 ("moved", "other", "error")])
+        self.assertEqual(refused.exception.report, r.report)
+        self.assertFalse(r.report["aborted"])
+        for g in graph, reads:
+            self.driver.do("cuGraphExecDestroy", g[0])
+        with arena.reload():
+            pass
+
+    def test_parts_of_sparse_tensors(self):
+        """They are made when they are asked for: no version of them is there to be compared."""
+        m = torch.nn.Linear(4, 4)
+        m.sparse = torch.eye(64).to_sparse()
+        w = self.watch(m)
+        self.assertIn("sparse._values()", self.names(w))
+        self.assertEqual(len(w._tensors), 2)
+
+    def in_capture(self, body):
+        """Another thread captures while @body runs."""
+        begun, go = threading.Event(), threading.Event()
+        thread = threading.Thread(target=lambda: Driver().capture(
+            [self.out], self.out, 4 * N, lambda: (begun.set(), go.wait(60))))
+        thread.start()
+        try:
+            self.assertTrue(begun.wait(60))
+            body()
+        finally:
+            go.set()
+            thread.join()
+
+    def test_a_capture_that_is_open_at_the_begin(self):
+        """A version counts what is captured: in another thread, around the reload, or in it."""
+        m = torch.nn.Module()
+        m.scale, graph = self.born()
+        w = self.watch(m)
+
+        def write():
+            m.scale.fill_(3)
+
+        def reload_(body):
+            with arena.reload(watch=w) as r:
+                body()
+            self.assertEqual(self.found(r), [])
+
+        def capture(body):
+            made = self.driver.capture([self.out], m.scale.data_ptr(), 4 * N, body)
+            self.driver.do("cuGraphExecDestroy", made[0])
+
+        self.in_capture(lambda: reload_(write))
+        self.in_capture(lambda: reload_(lambda: capture(write)))
+        capture(lambda: reload_(write))
+        # Those that came before are over.
+        with arena.reload(watch=w) as r:
+            write()
+        self.assertEqual(self.found(r), [("born-in-capture", "scale", "warn")])
+        self.driver.do("cuGraphExecDestroy", graph[0])
+
+    def test_a_reload_that_captures(self):
+        """A version counts what is captured, too."""
+        m = torch.nn.Module()
+        m.scale, graph = self.born()
+        w = self.watch(m)
+        with arena.reload(watch=w) as r:
+            other = self.driver.capture([self.out], m.scale.data_ptr(), 4 * N,
+                                        lambda: m.scale.fill_(3))
+        self.assertEqual(r.report["findings"], [])
+        for g in graph, other:
+            self.driver.do("cuGraphExecDestroy", g[0])
+
+    def test_versions_that_are_not_counted(self):
+        m = torch.nn.Module()
+        with torch.inference_mode():
+            m.scale = torch.zeros(1024)
+        w = self.watch(m)
+        with torch.inference_mode(), arena.reload(watch=w) as r:
+            m.scale.fill_(3)
+        self.assertEqual((r.report["verdict"], r.report["findings"]), ("pass", []))
 
     def test_untied(self):
         """A tied weight that gets memory of its own: the name that the graph knows stays."""

@@ -102,7 +102,9 @@ def run_born(suite):
 def run_times(suite):
     command = suite.python("torch_overhead.py")
     variants = [overhead.Variant("plain", command, None),
-                overhead.Variant("strict", command, "strict")]
+                overhead.Variant("strict", command, "strict"),
+                # Is it the events, or what a window of CUPTI left behind?
+                overhead.Variant("no CUPTI", command, "strict", {"ARENA_CUPTI": "off"})]
     try:
         samples, reports = overhead.compare(suite, variants, COST_SECONDS)
     except overhead.Failed as failed:
@@ -117,6 +119,8 @@ def run_times(suite):
         over, said = overhead.tell(groups, "strict", "plain", BUDGET_PERCENT[name])
         suite.figures[name] = groups
         suite.add(SECTION, name, [said] if over else [], said)
+        suite.add(SECTION, f"{name}, ARENA_CUPTI=off", [],
+                  overhead.tell(groups, "no CUPTI", "plain")[1])
 
 
 def run(suite):

@@ -470,7 +470,7 @@ Test(stage, an_adopted_shadow_is_published_and_freed)
 {
 	struct arena *a = layer("model.0");
 	struct slot *s = value_of(a, "w", BYTES);
-	uint64_t addr;
+	uint64_t addr = 0;
 
 	dev_alloc(BYTES, 0, &addr);
 	memset((void *)addr, 9, BYTES);
@@ -487,7 +487,7 @@ Test(stage, lost_values)
 {
 	struct arena *a = layer("model.0");
 	struct slot *s = value_of(a, "w", BYTES), *t = value_of(a, "v", BYTES);
-	uint64_t addr;
+	uint64_t addr = 0;
 
 	put(s, 1);
 	stage_discard(a);

@@ -198,8 +198,11 @@ static inline struct slot *fake_slot(struct arena *a, const char *name, enum are
 
 	if (s == NULL && storage_take(a, 0, bytes, &base) == 0) {
 		s = fake_add(a, name, kind, bytes, base);
-		if (s == NULL)
+		if (s == NULL) {
+			/* Made by a tag of another thread meanwhile. */
 			storage_untake(a, base, bytes);
+			s = fake_find(a, name);
+		}
 	}
 	return s;
 }

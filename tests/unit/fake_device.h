@@ -198,11 +198,8 @@ static inline struct slot *fake_slot(struct arena *a, const char *name, enum are
 
 	if (s == NULL && storage_take(a, 0, bytes, &base) == 0) {
 		s = fake_add(a, name, kind, bytes, base);
-		if (s == NULL) {
-			/* Made by a tag of another thread meanwhile. */
+		if (s == NULL)
 			storage_untake(a, base, bytes);
-			s = fake_find(a, name);
-		}
 	}
 	return s;
 }

@@ -176,6 +176,8 @@ static bool shared_pass(uint64_t *seed)
 	pthread_mutex_lock(&one_put);
 	err = fake_give(scope_current(), "shared#1", BYTES, 2, seed_below(seed, 2));
 	pthread_mutex_unlock(&one_put);
+	if (!busy_or(err, 0))
+		fprintf(stderr, "put: %d, %s\n", err, arena_message());
 	MUST(busy_or(err, 0));
 	return true;
 }

@@ -58,10 +58,39 @@
 #define DERIVE_FN static inline
 #endif
 
-/* Its shared memory where so many blocks share the columns of a tile, bytes. */
-DERIVE_FN uint64_t marlin_order_bytes(uint64_t k, uint32_t bits, uint32_t flags, uint32_t parts)
+/*
+ * Its rows of codes in shared memory, where @parts blocks share the columns of a tile: words of a
+ * row; places of which each is for a row of every word, so many that no two words which a warp
+ * writes at once share a bank; bytes of all.
+ */
+DERIVE_FN uint32_t marlin_order_words(uint32_t bits, bool a8, uint32_t parts)
 {
-	return (k + 32 / bits) * ((flags & MARLIN_A8 ? 32 : 64) * bits / 8 / parts);
+	return (a8 ? 1 : 2) * bits / parts;
+}
+
+DERIVE_FN uint64_t marlin_order_places(uint64_t k, uint32_t bits, uint32_t words)
+{
+	uint32_t odd = words < 8 ? 8 / words : 1;
+
+	return DERIVE_UP(k * bits / 32 + odd, 2 * odd) - odd;
+}
+
+DERIVE_FN uint64_t marlin_order_bytes(uint64_t k, uint32_t bits, bool a8, uint32_t parts)
+{
+	uint32_t words = marlin_order_words(bits, a8, parts);
+
+	return marlin_order_places(k, bits, words) * (32 / bits) * words * 4;
+}
+
+/* @return as few parts as @shared bytes allow, since each reads what others read, too; 0: none */
+DERIVE_FN uint32_t marlin_order_parts(uint64_t k, uint32_t bits, bool a8, uint64_t shared)
+{
+	uint32_t parts = 1;
+
+	while (marlin_order_bytes(k, bits, a8, parts) > shared)
+		if (marlin_order_words(bits, a8, parts *= 2) < 2)
+			return 0;
+	return parts;
 }
 
 #ifndef __CUDACC__

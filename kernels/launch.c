@@ -24,22 +24,19 @@ static uint32_t blocks_for(const struct derive *d, const void *args, uint32_t mo
 	return blocks == 0 ? 1 : (uint32_t)blocks;
 }
 
-/*
- * The columns of a tile in as few parts as fit, since each part reads what others read, too.
- * Where not even the smallest one does, the kernel of the row stays.
- */
+/* Where not even the smallest part of a tile's columns fits, the kernel of the row stays. */
 static void launch_order(const struct arena_marlin_repack_args *a, uint32_t shared,
 			 struct derive_launch *out)
 {
-	uint32_t parts = 1, most = a->bits == 4 ? 4 : 8;
+	bool a8 = (a->flags & MARLIN_A8) != 0;
+	uint32_t parts = marlin_order_parts(a->k, a->bits, a8, shared);
 
-	while (marlin_order_bytes(a->k, a->bits, a->flags, parts) > shared)
-		if ((parts *= 2) > most)
-			return;
+	if (parts == 0)
+		return;
 	out->kernel = "arena_marlin_order";
-	out->blocks = a->n / (a->flags & MARLIN_A8 ? 32 : 64) * parts;
+	out->blocks = a->n / (a8 ? 32 : 64) * parts;
 	out->threads = MARLIN_ORDER_THREADS;
-	out->shared = (uint32_t)marlin_order_bytes(a->k, a->bits, a->flags, parts);
+	out->shared = (uint32_t)marlin_order_bytes(a->k, a->bits, a8, parts);
 }
 
 static void launch_marlin(const struct arena_marlin_repack_args *a, const struct derive_chip *chip,

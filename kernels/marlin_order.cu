@@ -3,115 +3,161 @@
  * Marlin's repack of a GPTQ weight in act-order; see marlin.c, the twin.
  *
  * The rows of a tile lie anywhere, so a block brings all rows of its columns to shared memory, as
- * rows of codes side by side, and makes tile after tile of it. Its columns are those of one tile,
- * or of a part of one: where the rows of a whole tile are too large, 2, 4 or 8 blocks have a part
- * each, columns that some lanes of all warps want, so that what a block writes is 128 bytes or more
- * at once. In the source these columns are pieces of 16 bytes or less, of which other parts read
- * the same sectors: those blocks are neighbours, which run at the same time, and the L2 has them.
+ * rows of codes side by side, and makes tile after tile of it. Where the columns of a whole tile
+ * are too many, 2, 4 or 8 blocks share them (struct share).
  *
- * A word in shared memory is 4 or 8 codes of a row: column c of each warp's 8 (4 bits: c and
- * c + 1). Half h has columns 8 to 15 of a warp, which there are without 8-bit activations. Row k
- * lies at place (k % f) * stride + k / f, stride odd, so that neither the rows of a word nor those
- * of neighbouring words share a bank.
+ * A line is 32 columns: 128 bytes of the source, 4 sectors of 8 columns, which are what warps 2 l
+ * and 2 l + 1 want, 16 columns each (8-bit activations: 4 warps, 8 each). What a warp reads at once
+ * is whole lines, since each one that an instruction touches takes the L1 a cycle: so no lane has
+ * all that a word of a row is made of, and lanes of one line exchange what they have read.
+ *
+ * A row in shared memory, 8 bits: for each line and column of a sector a word, the codes of the four
+ * sectors. 4 bits: for each quad of such columns and each line two words, of two sectors each, those
+ * of the two warps in the same half (8-bit activations: of warps 0 and 1, and of 2 and 3).
  */
 #include "kernels/marlin.cuh"
+
+#define AHEAD 4 /* loads of a thread that are under way at a time */
 
 struct order {
 	const uint32_t *q;
 	const int32_t *perm;
 	uint4 *out;
 	uint32_t k, n;
-	uint32_t stride;
-	uint32_t log_mine; /* of a tile's words by c, how many are this block's */
-	uint32_t first;	   /* from which on */
+	uint32_t tile, part; /* of a row of tiles; of that tile */
 };
 
-template <int BITS, bool A8> struct strip {
+template <int BITS, bool A8, int PARTS> struct share {
+	static constexpr bool a8 = A8;
+	static constexpr uint32_t bits = BITS, f = 32 / BITS, parts = PARTS;
 	static constexpr uint32_t tile_k = A8 ? 32 : 16, tile_n = 1024 / tile_k;
-	static constexpr uint32_t f = 32 / BITS, halves = A8 ? 1 : 2;
-	static constexpr uint32_t log_words = BITS == 4 ? 2 : 3; /* by c */
-	static constexpr uint32_t lanes = tile_n / 16;		 /* that read a row */
-	static constexpr uint32_t each = BITS / 2;		 /* words by c that one reads */
+	/* First each block gets a quad of a sector's columns, then a line, then a pair. */
+	static constexpr uint32_t lines = A8 || PARTS >= 4 ? 1 : 2;
+	static constexpr uint32_t columns = PARTS == 1 ? 8 : PARTS == (A8 ? 4 : 8) ? 2 : 4;
+	static constexpr uint32_t quads = columns == 8 ? 2 : 1;
+	static constexpr uint32_t row_words = lines * columns * BITS / 8; /* marlin_order_words() */
+	static constexpr uint32_t lanes = lines * 4 * quads; /* that read a row of words */
+	static constexpr uint32_t rows = A8 ? 8 : 4;	     /* that what a lane stores is made of */
+
+	static __device__ __forceinline__ uint32_t first_line(uint32_t part)
+	{
+		return !A8 && PARTS >= 4 ? part >> 1 & 1 : 0;
+	}
+
+	static __device__ __forceinline__ uint32_t first_column(uint32_t part)
+	{
+		return 4 * (part & 1) + (columns == 2 ? 2 * (part / (A8 ? 2 : 4)) : 0);
+	}
+
+	/* Where row @i of words @w begins. */
+	static __device__ __forceinline__ uint32_t place(uint32_t i, uint32_t w, uint32_t k)
+	{
+		return (i * (uint32_t)marlin_order_places(k, BITS, row_words) + w) * row_words;
+	}
 };
 
-static __device__ __forceinline__ uint32_t item(const uint4 &x, uint32_t i)
+/* ---- into shared memory ---- */
+
+/* The lane's columns of 8 rows, 4 bits: rows i and i + 2 a word, for i = 0, 4, 1, 5. */
+static __device__ __forceinline__ void turn_quad(uint32_t out[4], const uint4 &in)
 {
-	return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
+	uint32_t even01 = (in.x & 0x0f0f0f0f) | (in.y << 4 & 0xf0f0f0f0);
+	uint32_t even23 = (in.z & 0x0f0f0f0f) | (in.w << 4 & 0xf0f0f0f0);
+	uint32_t odd01 = (in.x >> 4 & 0x0f0f0f0f) | (in.y & 0xf0f0f0f0);
+	uint32_t odd23 = (in.z >> 4 & 0x0f0f0f0f) | (in.w & 0xf0f0f0f0);
+
+	out[0] = __byte_perm(even01, even23, 0x5140);
+	out[1] = __byte_perm(even01, even23, 0x7362);
+	out[2] = __byte_perm(odd01, odd23, 0x5140);
+	out[3] = __byte_perm(odd01, odd23, 0x7362);
 }
 
-/* Words @u of the f rows that @in is of. */
-template <int BITS>
-static __device__ __forceinline__ void turn_in(uint32_t row[8], const uint4 in[4], uint32_t u)
+/* Of two lanes the first one gets the low halves of @x, the other one the high halves. */
+static __device__ __forceinline__ uint32_t swap_halves(uint32_t x, uint32_t apart, bool second)
 {
-	if (BITS == 4) {
-		uint32_t x[8];
+	return __byte_perm(x, __shfl_xor_sync(~0u, x, apart), second ? 0x3276 : 0x5410);
+}
 
+/* Of two lanes the first one gets the even bytes of @x, the other one the odd ones. */
+static __device__ __forceinline__ uint32_t swap_bytes(uint32_t x, uint32_t apart, bool second)
+{
+	return __byte_perm(x, __shfl_xor_sync(~0u, x, apart), second ? 0x3715 : 0x6240);
+}
+
+/* Four lanes, a sector each, get a row each: its codes in the four sectors. */
+static __device__ __forceinline__ uint32_t swap_rows(uint32_t x, uint32_t apart, uint32_t sector)
+{
+	x = swap_bytes(x, apart, sector & 1);
+	return swap_halves(x, 2 * apart, sector >> 1);
+}
+
+/* All lanes of a warp come here; @w: which rows of words @in is of, none if there are no such. */
+template <class S>
+static __device__ __forceinline__ void write_rows(const struct order &o, uint32_t w, uint4 in,
+						  uint32_t *rows)
+{
+	uint32_t lane = threadIdx.x % S::lanes;
+	uint32_t quad = lane % S::quads, sector = lane / S::quads % 4, line = lane / S::quads / 4;
+	bool is_there = w < o.k / S::f;
+
+	if (S::bits == 4) {
+		bool second = S::a8 ? sector & 1 : sector >> 1;
+		uint32_t word = S::a8 ? sector >> 1 : sector & 1;
+		uint32_t *to = rows + (quad * S::lines + line) * 2 + word, x[4];
+
+		turn_quad(x, in);
 #pragma unroll
-		for (int i = 0; i < 8; i++)
-			x[i] = item(in[i % 4], 2 * u + i / 4);
-		turn4(row, x);
+		for (uint32_t i = 0; i < 4; i++) {
+			x[i] = swap_halves(x[i], (S::a8 ? 1 : 2) * S::quads, second);
+			if (is_there)
+				to[S::place(i / 2 + i % 2 * 4 + 2 * second, w, o.k)] = x[i];
+		}
 	} else {
-		turn8(row, item(in[0], u), item(in[1], u), item(in[2], u), item(in[3], u));
+		uint32_t *to = rows + S::place(sector, w, o.k) + line * S::columns + 4 * quad;
+
+		if (S::columns == 2 && S::first_column(o.part) % 4 != 0) {
+			in.x = in.z;
+			in.y = in.w;
+		}
+		in.x = swap_rows(in.x, S::quads, sector);
+		in.y = swap_rows(in.y, S::quads, sector);
+		if (S::columns != 2) {
+			in.z = swap_rows(in.z, S::quads, sector);
+			in.w = swap_rows(in.w, S::quads, sector);
+		}
+		if (is_there && S::columns == 2)
+			*(uint2 *)to = make_uint2(in.x, in.y);
+		else if (is_there)
+			*(uint4 *)to = in;
 	}
 }
 
-/* What this lane reads of the rows of word @w. */
-template <int BITS, bool A8>
-static __device__ __forceinline__ void read_words(uint4 in[4], const struct order &o, uint32_t w,
-						  uint32_t column)
+template <class S>
+static __device__ __forceinline__ void bring(const struct order &o, uint32_t *rows)
 {
-	const uint32_t *from = o.q + (uint64_t)w * o.n + column;
+	constexpr uint32_t step = MARLIN_ORDER_THREADS / S::lanes;
+	uint32_t lane = threadIdx.x % S::lanes, words = o.k / S::f;
+	uint32_t sector = lane / S::quads, quad = S::first_column(o.part) / 4 + lane % S::quads;
+	const uint32_t *from = o.q + o.tile * S::tile_n + 32 * S::first_line(o.part) +
+			       8 * sector + 4 * quad;
+
+	/* The same turns for all lanes, as they exchange what they read. */
+	for (uint32_t turn = 0; turn < words; turn += AHEAD * step) {
+		uint32_t w = turn + threadIdx.x / S::lanes;
+		uint4 in[AHEAD];
 
 #pragma unroll
-	for (uint32_t i = 0; i < 4; i++)
-		in[i] = __ldg((const uint4 *)(from + i * (strip<BITS, A8>::tile_n / 4)));
-}
-
-/* To where the words' columns belong; NULL: to another part. */
-template <int BITS, bool A8>
-static __device__ __forceinline__ void write_rows(const struct order &o, uint32_t w,
-						  const uint4 in[4], uint32_t *const *to)
-{
-	typedef struct strip<BITS, A8> strip;
-
+		for (uint32_t i = 0; i < AHEAD; i++)
+			if (w + i * step < words)
+				in[i] = __ldg((const uint4 *)(from + (uint64_t)(w + i * step) * o.n));
 #pragma unroll
-	for (uint32_t u = 0; u < strip::each; u++) {
-		uint32_t row[8];
-
-		if (to[u] == NULL)
-			continue;
-		turn_in<BITS>(row, in, u);
-#pragma unroll
-		for (uint32_t i = 0; i < strip::f; i++)
-			to[u][(i * o.stride + w) * (strip::halves << o.log_mine)] = row[i];
+		for (uint32_t i = 0; i < AHEAD; i++)
+			if (turn + i * step < words)
+				write_rows<S>(o, w + i * step, in[i], rows);
 	}
 }
 
-/* A part has no use for every other piece of a row: its lanes are for the others. */
-template <int BITS, bool A8>
-static __device__ __forceinline__ void bring(const struct order &o, uint32_t column, uint32_t *rows)
-{
-	typedef struct strip<BITS, A8> strip;
-	uint32_t half = o.log_mine < strip::log_words, lanes = strip::lanes >> half;
-	uint32_t lane = threadIdx.x % lanes << half | (half & o.first / strip::each);
-	uint32_t c = lane % 2 * strip::each, words = o.k / strip::f;
-	uint32_t *to[strip::each];
-
-#pragma unroll
-	for (uint32_t u = 0; u < strip::each; u++) {
-		uint32_t mine = c + u - o.first;
-
-		to[u] = NULL;
-		if (mine >> o.log_mine == 0)
-			to[u] = rows + mine * strip::halves + lane / 2;
-	}
-	for (uint32_t w = threadIdx.x / lanes; w < words; w += MARLIN_ORDER_THREADS / lanes) {
-		uint4 in[4];
-
-		read_words<BITS, A8>(in, o, w, column + 4 * lane);
-		write_rows<BITS, A8>(o, w, in, to);
-	}
-}
+/* ---- out of it ---- */
 
 template <uint32_t COUNT>
 static __device__ __forceinline__ void indices(uint32_t k[COUNT], const int32_t *perm)
@@ -131,104 +177,156 @@ static __device__ __forceinline__ void indices(uint32_t k[COUNT], const int32_t 
 	}
 }
 
-/* Both halves, or the only one, of row @k of the source. */
-template <int BITS, bool A8>
-static __device__ __forceinline__ uint2 look_up(const struct order &o, const uint32_t *words,
-						uint32_t k)
+/* The rows that lanes 4 * c + r of tile @down are made of: half of them side by side, and as many
+ * half a tile below. @words: of each, @COUNT from @rows on; a row that is none counts as 0. */
+template <class S, uint32_t COUNT>
+static __device__ __forceinline__ void look_up(uint32_t words[COUNT][S::rows],
+					       const struct order &o, uint32_t down, uint32_t r,
+					       const uint32_t *rows)
 {
-	typedef struct strip<BITS, A8> strip;
-	uint32_t place = k % strip::f * o.stride + k / strip::f;
+	constexpr uint32_t half = S::a8 ? 4 : 2;
+	const int32_t *perm = o.perm + down * S::tile_k + r * half;
+	uint32_t k[2 * half];
 
-	if (k >= o.k)
-		return make_uint2(0, 0);
-	words += place * (strip::halves << o.log_mine);
-	return A8 ? make_uint2(*words, 0) : *(const uint2 *)words;
-}
-
-/* What lanes 4 * c + r, and 4 bits: c + 1, store, 16 bytes at a time. */
-template <int BITS, bool A8>
-static __device__ __forceinline__ void turn_out(uint4 out[2], const uint2 *x)
-{
-	uint32_t y[8];
-
-	if (BITS == 4 && A8) {
-		uint32_t in[8] = { x[0].x, x[4].x, x[1].x, x[5].x, x[2].x, x[6].x, x[3].x, x[7].x };
-
-		turn4(y, in);
-	} else if (BITS == 4) {
-		uint32_t in[8] = { x[0].x, x[2].x, x[0].y, x[2].y, x[1].x, x[3].x, x[1].y, x[3].y };
-
-		turn4(y, in);
-	} else if (A8) {
-		turn8(y, x[0].x, x[1].x, x[2].x, x[3].x);
-		turn8(y + 4, x[4].x, x[5].x, x[6].x, x[7].x);
-	} else {
-		turn8(y, x[0].x, x[2].x, x[1].x, x[3].x);
-		turn8(y + 4, x[0].y, x[2].y, x[1].y, x[3].y);
-	}
-	if (BITS == 4) {
-		out[0] = make_uint4(y[0], y[1], y[2], y[3]);
-		out[1] = make_uint4(y[4], y[5], y[6], y[7]);
-	} else {
-		out[0] = make_uint4(y[0], y[4], y[1], y[5]);
-		out[1] = make_uint4(y[2], y[6], y[3], y[7]);
-	}
-}
-
-template <int BITS, bool A8>
-static __device__ __forceinline__ void make_tiles(const struct order &o, uint32_t column,
-						  const uint32_t *rows)
-{
-	typedef struct strip<BITS, A8> strip;
-	constexpr uint32_t count = A8 ? 8 : 4;
-	uint32_t across = o.n / strip::tile_n, works = o.k / strip::tile_k * 4 << o.log_mine;
-
-	for (uint32_t i = threadIdx.x; i < works; i += MARLIN_ORDER_THREADS) {
-		uint32_t r = i % 4, mine = i / 4 & ((1u << o.log_mine) - 1);
-		uint32_t down = i / 4 >> o.log_mine, c = o.first + mine;
-		const int32_t *perm = o.perm + down * strip::tile_k + r * (count / 2);
-		uint32_t from[count];
-		uint4 *tile = o.out + ((uint64_t)down * across + column / strip::tile_n) * 8 * BITS;
-		uint2 x[count];
-		uint4 words[2];
-
-		/* Half of the rows side by side, and as many half a tile below. */
-		indices<count / 2>(from, perm);
-		indices<count / 2>(from + count / 2, perm + strip::tile_k / 2);
+	indices<half>(k, perm);
+	indices<half>(k + half, perm + S::tile_k / 2);
 #pragma unroll
-		for (uint32_t j = 0; j < count; j++)
-			x[j] = look_up<BITS, A8>(o, rows + mine * strip::halves, from[j]);
-		turn_out<BITS, A8>(words, x);
-		if (BITS == 4) {
-			tile[8 * c + r] = words[0];
-			tile[8 * c + 4 + r] = words[1];
+	for (uint32_t i = 0; i < 2 * half; i++) {
+		const uint32_t *at = rows + S::place(k[i] % S::f, k[i] / S::f, o.k);
+		uint4 x = make_uint4(0, 0, 0, 0);
+
+		if (k[i] < o.k && COUNT == 4) {
+			x = *(const uint4 *)at;
+		} else if (k[i] < o.k) {
+			uint2 y = *(const uint2 *)at;
+
+			x.x = y.x;
+			x.y = y.y;
+		}
+		words[0][i] = x.x;
+		words[1][i] = x.y;
+		words[2 % COUNT][i] = COUNT == 4 ? x.z : x.x;
+		words[3 % COUNT][i] = COUNT == 4 ? x.w : x.y;
+	}
+}
+
+/* 4 bits: what the lanes of a quad of columns store for two warps: @warp[4 * i + c], warp i. */
+template <class S, uint32_t COUNT>
+static __device__ __forceinline__ void turn_warps(uint32_t warp[8],
+						  const uint32_t x[COUNT][S::rows],
+						  uint32_t pair)
+{
+	if (S::a8) {
+		const uint32_t *y = x[pair];
+		uint32_t in[8] = { y[0], y[4 % S::rows], y[1], y[5 % S::rows],
+				   y[2], y[6 % S::rows], y[3], y[7 % S::rows] };
+
+		turn4(warp, in);
+	} else {
+		const uint32_t *y = x[2 * pair % COUNT], *z = x[(2 * pair + 1) % COUNT];
+		uint32_t in[8] = { y[0], y[2], z[0], z[2], y[1], y[3], z[1], z[3] };
+
+		turn4(warp, in);
+	}
+}
+
+/* 4 bits: 16 bytes, or what this line has of them, of each lane of a quad of columns. */
+template <class S>
+static __device__ __forceinline__ void make_quad(const struct order &o, uint4 *tile, uint32_t down,
+						 uint32_t r, uint32_t quad, const uint32_t *rows)
+{
+	constexpr uint32_t count = 2 * S::lines;
+	uint32_t x[count][S::rows], low[8], high[8];
+	uint32_t lane = 16 * quad + 4 * S::first_column(o.part) + r;
+
+	look_up<S, count>(x, o, down, r, rows + quad * count);
+	turn_warps<S, count>(low, x, 0);
+	if (S::a8 || S::lines == 2)
+		turn_warps<S, count>(high, x, 1);
+#pragma unroll
+	for (uint32_t c = 0; c < 4; c++)
+		if (S::a8 || S::lines == 2)
+			tile[lane + 4 * c] = make_uint4(low[c], low[4 + c], high[c], high[4 + c]);
+		else
+			((uint2 *)(tile + lane + 4 * c))[S::first_line(o.part)] =
+				make_uint2(low[c], low[4 + c]);
+}
+
+/* 8 bits: 16 bytes (8-bit activations: 32) of each lane of a pair of columns. */
+template <class S>
+static __device__ __forceinline__ void make_pair(const struct order &o, uint4 *tile, uint32_t down,
+						 uint32_t r, uint32_t line, uint32_t pair,
+						 const uint32_t *rows)
+{
+	uint32_t x[2][S::rows], y[4], z[4];
+	uint32_t lane = 8 * pair + 4 * S::first_column(o.part) + r;
+
+	look_up<S, 2>(x, o, down, r, rows + line * S::columns + 2 * pair);
+#pragma unroll
+	for (uint32_t c = 0; c < 2; c++) {
+		uint4 *to = tile + 2 * (lane + 4 * c);
+
+		if (S::a8) {
+			turn8(y, x[c][0], x[c][1], x[c][2], x[c][3]);
+			turn8(z, x[c][4 % S::rows], x[c][5 % S::rows], x[c][6 % S::rows],
+			      x[c][7 % S::rows]);
+			to[0] = make_uint4(y[0], z[0], y[1], z[1]);
+			to[1] = make_uint4(y[2], z[2], y[3], z[3]);
 		} else {
-			tile[(4 * c + r) * 2] = words[0];
-			tile[(4 * c + r) * 2 + 1] = words[1];
+			turn8(y, x[c][0], x[c][2], x[c][1], x[c][3]);
+			to[S::first_line(o.part) + line] = make_uint4(y[0], y[1], y[2], y[3]);
 		}
 	}
 }
 
-template <int BITS, bool A8>
-static __device__ __forceinline__ void repack_order(struct order o, uint32_t flags)
+template <class S>
+static __device__ __forceinline__ void make_tiles(const struct order &o, const uint32_t *rows)
 {
-	typedef struct strip<BITS, A8> strip;
+	constexpr uint32_t units = S::bits == 4 ? S::quads : S::lines * (S::columns / 2);
+	uint32_t works = o.k / S::tile_k * 4 * units;
+	uint64_t across = o.n / S::tile_n;
+
+	for (uint32_t i = threadIdx.x; i < works; i += MARLIN_ORDER_THREADS) {
+		uint32_t r = i % 4, unit = i / 4 % units, down = i / 4 / units;
+		uint4 *tile = o.out + (down * across + o.tile) * 8 * S::bits;
+
+		if (S::bits == 4)
+			make_quad<S>(o, tile, down, r, unit, rows);
+		else
+			make_pair<S>(o, tile, down, r, unit % S::lines, unit / S::lines, rows);
+	}
+}
+
+template <class S> static __device__ __forceinline__ void repack_share(struct order o)
+{
 	uint32_t *rows = (uint32_t *)shared_memory();
-	uint32_t log_parts = 0;
 
-	while (marlin_order_bytes(o.k, BITS, flags, 1u << log_parts) > shared_bytes())
-		if (++log_parts > strip::log_words)
-			return;
-	o.stride = o.k / strip::f + 1;
-	o.log_mine = strip::log_words - log_parts;
-	FOR_ROWS (i, (uint64_t)(o.n / strip::tile_n) << log_parts) {
-		uint32_t column = (uint32_t)(i >> log_parts) * strip::tile_n;
+	FOR_ROWS (i, (uint64_t)(o.n / S::tile_n) * S::parts) {
+		o.tile = (uint32_t)(i / S::parts);
+		o.part = (uint32_t)(i % S::parts);
+		__syncthreads();
+		bring<S>(o, rows);
+		__syncthreads();
+		make_tiles<S>(o, rows);
+	}
+}
 
-		o.first = i % (1u << log_parts) << o.log_mine;
-		__syncthreads();
-		bring<BITS, A8>(o, column, rows);
-		__syncthreads();
-		make_tiles<BITS, A8>(o, column, rows);
+/* As the launch reckoned, which takes care that a part fits. */
+template <int BITS, bool A8>
+static __device__ __forceinline__ void repack_order(const struct order &o)
+{
+	switch (marlin_order_parts(o.k, BITS, A8, shared_bytes())) {
+	case 1:
+		return repack_share<share<BITS, A8, 1>>(o);
+	case 2:
+		return repack_share<share<BITS, A8, 2>>(o);
+	case 4:
+		if (BITS == 8 || !A8)
+			repack_share<share<BITS, A8, 4>>(o);
+		return;
+	case 8:
+		if (BITS == 8 && !A8)
+			repack_share<share<BITS, A8, 8>>(o);
 	}
 }
 
@@ -240,13 +338,13 @@ extern "C" __global__ void __launch_bounds__(MARLIN_ORDER_THREADS)
 
 	if (flags & MARLIN_A8) {
 		if (bits == 4)
-			repack_order<4, true>(o, flags);
+			repack_order<4, true>(o);
 		else
-			repack_order<8, true>(o, flags);
+			repack_order<8, true>(o);
 	} else {
 		if (bits == 4)
-			repack_order<4, false>(o, flags);
+			repack_order<4, false>(o);
 		else
-			repack_order<8, false>(o, flags);
+			repack_order<8, false>(o);
 	}
 }

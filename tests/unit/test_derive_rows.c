@@ -70,13 +70,13 @@ Test(derive_launch, act_order_in_shared_memory)
 	cr_assert(l.blocks == 10 && l.threads == MARLIN_ORDER_THREADS);
 	cr_assert_eq(l.shared, (4096 + 8) * 32);
 	l = REPACK(h200, .q = 16, .perm = 16, .k = 14336, .n = 640, .bits = 4);
-	cr_assert(l.blocks == 20 && l.shared == (14336 + 8) * 16);
+	cr_assert(l.blocks == 20 && l.shared == (14336 + 2 * 8) * 16);
 	l = REPACK(h200, .q = 16, .perm = 16, .k = 16384, .n = 640, .bits = 4);
-	cr_assert(l.blocks == 40 && l.shared == (16384 + 8) * 8);
+	cr_assert(l.blocks == 40 && l.shared == (16384 + 4 * 8) * 8);
 	l = REPACK(h200, .q = 16, .perm = 16, .k = 16384, .n = 640, .bits = 8);
-	cr_assert(l.blocks == 80 && l.shared == (16384 + 4) * 8);
+	cr_assert(l.blocks == 80 && l.shared == (16384 + 4 * 4) * 8);
 	l = REPACK(h200, .q = 16, .perm = 16, .k = 16384, .n = 640, .bits = 4, .flags = MARLIN_A8);
-	cr_assert(l.blocks == 40 && l.shared == (16384 + 8) * 8);
+	cr_assert(l.blocks == 40 && l.shared == (16384 + 4 * 8) * 8);
 }
 
 Test(derive_launch, never_more_shared_memory_than_there_is)

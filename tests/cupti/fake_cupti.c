@@ -89,7 +89,12 @@ static void call(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void 
 
 int fake_cupti_fire(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void *data)
 {
-	if (!one.fn)
+	bool nobody;
+
+	pthread_mutex_lock(&lock);
+	nobody = !one.fn;
+	pthread_mutex_unlock(&lock);
+	if (nobody)
 		return 0;
 	call(domain, cbid, data);
 	return 1;
@@ -104,8 +109,13 @@ int fake_cupti_fire_graph(CUpti_CallbackId cbid, const CUpti_GraphData *data)
 
 int fake_cupti_is_enabled(CUpti_CallbackDomain domain, CUpti_CallbackId cbid)
 {
-	return counters.subscribed && domain < CUPTI_CB_DOMAIN_SIZE && cbid < CBIDS &&
-	       one.enabled[domain][cbid];
+	bool on;
+
+	pthread_mutex_lock(&lock);
+	on = counters.subscribed && domain < CUPTI_CB_DOMAIN_SIZE && cbid < CBIDS &&
+	     one.enabled[domain][cbid];
+	pthread_mutex_unlock(&lock);
+	return on;
 }
 
 /* Under the driver's lock, one at a time. */
@@ -301,15 +311,19 @@ CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle s,
 
 	if (rc)
 		return rc;
-	if (s != &one || !counters.subscribed || domain <= CUPTI_CB_DOMAIN_INVALID ||
-	    domain >= CUPTI_CB_DOMAIN_SIZE || !cbid || cbid >= CBIDS ||
+	if (s != &one || domain <= CUPTI_CB_DOMAIN_INVALID || domain >= CUPTI_CB_DOMAIN_SIZE ||
+	    !cbid || cbid >= CBIDS ||
 	    (domain == CUPTI_CB_DOMAIN_RESOURCE && cbid >= CUPTI_CBID_RESOURCE_SIZE))
 		return ANSWER(CUPTI_ERROR_INVALID_PARAMETER);
 	pthread_mutex_lock(&lock);
-	counters.enabled += !one.enabled[domain][cbid] && enable;
-	one.enabled[domain][cbid] = enable;
+	if (counters.subscribed) {
+		counters.enabled += !one.enabled[domain][cbid] && enable;
+		one.enabled[domain][cbid] = enable;
+	} else {
+		rc = CUPTI_ERROR_INVALID_PARAMETER;
+	}
 	pthread_mutex_unlock(&lock);
-	return CUPTI_SUCCESS;
+	return ANSWER(rc);
 }
 
 CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle s,

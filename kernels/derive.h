@@ -70,9 +70,9 @@ DERIVE_FN uint32_t marlin_order_words(uint32_t bits, bool a8, uint32_t parts)
 
 DERIVE_FN uint64_t marlin_order_places(uint64_t k, uint32_t bits, uint32_t words)
 {
-	uint32_t odd = words < 8 ? 8 / words : 1;
+	uint32_t odd = words < 8 ? 8 / words : 1, even = 2 * odd;
 
-	return DERIVE_UP(k * bits / 32 + odd, 2 * odd) - odd;
+	return DERIVE_UP(k * bits / 32 + odd, even) - odd;
 }
 
 DERIVE_FN uint64_t marlin_order_bytes(uint64_t k, uint32_t bits, bool a8, uint32_t parts)

@@ -75,15 +75,9 @@ static uint32_t window_now(void)
 
 /* ---- records; the shard's lock is held ---- */
 
-static uint64_t size_of(const struct block *b)
-{
-	return block_state(b) == BLOCK_HELD ? load_relaxed(&b->object->size_bytes)
-					    : b->extent & BLOCK_SIZE_MASK;
-}
-
 static uint64_t end_of(const struct block_shard *s, const struct block *b)
 {
-	return block_base(&s->map, b) + size_of(b);
+	return block_base(&s->map, b) + block_bytes(b);
 }
 
 static struct block *block_at(struct block_shard *s, uint64_t addr)
@@ -148,7 +142,7 @@ bool block_is_newborn(const struct range *r)
 static struct range *object_new(const struct block_shard *s, struct block *b)
 {
 	const struct range_desc d = { .base = block_base(&s->map, b),
-				      .size_bytes = size_of(b),
+				      .size_bytes = block_bytes(b),
 				      .kind = RANGE_BLOCK,
 				      .stack = (uint32_t)(b->extent >> BLOCK_SIZE_BITS) };
 	struct range *outer = segment_of(d.base), *r;
@@ -364,7 +358,7 @@ static bool drop_one(struct block_shard *s, uint64_t base, uint64_t end, struct 
 		*object = block_end(s, b);
 		s->overlaps++;
 	}
-	block_map_remove(&s->map, b);
+	block_map_hide(&s->map, b);
 	return true;
 }
 
@@ -383,42 +377,19 @@ static __attribute__((cold, noinline)) void drop_all(struct block_shard *s, uint
 	} while (dropped);
 }
 
-/* What is dead between @base and @end goes; @at, the entry of @base, stays, and is NULL if it may
- * have moved. @return false: something lives there. */
-static bool make_room(struct block_shard *s, uint64_t base, uint64_t end, struct block **at)
-{
-	struct block *b = block_map_floor(&s->map, end - 1);
-
-	while (b != NULL && block_base(&s->map, b) != base && end_of(s, b) > base) {
-		if (block_is_live(b))
-			return false;
-		block_map_remove(&s->map, b);
-		*at = NULL;
-		b = block_map_floor(&s->map, end - 1);
-	}
-	return true;
-}
-
 /* @return false: something lives there, nothing was entered. Lock held. */
 static bool enter(struct block_shard *s, uint64_t base, uint64_t size_bytes, uint32_t stack)
 {
-	struct block *b = block_map_get(&s->map, base);
+	struct block *b = size_bytes <= BLOCK_SIZE_MASK ? block_map_add(&s->map, base) : NULL;
 
-	if (b != NULL && block_is_live(b))
-		return false;
-	/* A dead one overlaps nothing, so neither does a part of it. */
-	if (b == NULL || b->extent < size_bytes) {
-		if (!make_room(s, base, base + size_bytes, &b))
-			return false;
-		if (size_bytes > BLOCK_SIZE_MASK)
-			b = NULL;
-		else if (b == NULL)
-			b = block_map_add(&s->map, base);
-	}
 	if (b == NULL) {
 		counter_bump(&range_counts.dropped);
 		return true;
 	}
+	/* A dead one overlaps nothing, so neither does a part of it. */
+	if (block_is_live(b) ||
+	    (b->extent < size_bytes && !block_map_claim(&s->map, b, size_bytes)))
+		return false;
 	b->key += BLOCK_LIVE - BLOCK_DEAD + ((uint64_t)window_now() << BLOCK_WINDOW_SHIFT);
 	b->extent = size_bytes | (uint64_t)stack << BLOCK_SIZE_BITS;
 	s->allocations++;

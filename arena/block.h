@@ -72,8 +72,7 @@ static inline void block_die(struct block_shard *s, struct block *b)
 /*
  * @brief An event of a device: a block that the shard had before, in the same place, is handed out
  * with @bytes > 0; or is taken back, with @bytes < 0, and nothing refers to it. What was dead there
- * overlaps nothing: neither does what takes its place, if it has no more bytes or nothing begins in
- * those that are added.
+ * overlaps nothing: neither does what takes its place, if it has no more bytes.
  * @return false: it is another event, or a special time; nothing happened: block_enter(),
  * block_opened() or block_closed() do it.
  */
@@ -88,9 +87,7 @@ static inline bool block_event_quick(struct block_shard *s, uint64_t base, int64
 		return false;
 	b = block_map_probe(&s->map, block_granule(&s->map, base));
 	if (bytes > 0) {
-		hit = block_state(b) == BLOCK_DEAD &&
-		      (b->extent >= (uint64_t)bytes ||
-		       block_map_is_alone(&s->map, base, (uint64_t)bytes));
+		hit = block_state(b) == BLOCK_DEAD && b->extent >= (uint64_t)bytes;
 		if (hit) {
 			s->allocations++;
 			b->key -= BLOCK_DEAD - BLOCK_LIVE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hash is open, with linear probing, and stays without tombstones: what follows a removed entry
- * moves up. A full one is made anew, without what is dead; twice as large if it is half alive, so
- * that each entry that is added pays for a few steps of it. The tree has six levels of 64; granules
+ * The hash is open, with linear probing, and no entry leaves it: a full one is made anew, without
+ * what is dead; twice as large if it is half alive, so that each entry that is added pays for a few
+ * steps of it. The tree has six levels of 64; granules
  * of 512 bytes make it
  *
  *   bit  50    45 44    39 38    33 32    27 26    21 20             9 8       0
@@ -22,13 +22,14 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "arena/ledger.h"
 #include "arena/slab.h"
 
 #define DIGIT_BITS 6
 #define DIGIT	   63
 #define LEAF_LEVEL 5
 _Static_assert(DIGIT_BITS *(LEAF_LEVEL + 2) == BLOCK_GRANULE_BITS, "the tree has all granules");
-#define CAP_LOG2_MIN 6
+#define CAP_LOG2_MIN 8
 
 static struct slab nodes = SLAB_INIT(struct block_node);
 
@@ -40,26 +41,6 @@ static uint64_t bit(unsigned i)
 static unsigned top_bit(uint64_t bits)
 {
 	return 63 - (unsigned)__builtin_clzll(bits);
-}
-
-/* ---- the hash ---- */
-
-static uint32_t home(const struct block_map *m, const struct block *b)
-{
-	return (uint32_t)block_map_home(m, b->key >> BLOCK_GRANULE_SHIFT);
-}
-
-/* Entry @i is free now: let what was pushed on by it move up. */
-static void close_gap(struct block_map *m, uint32_t i)
-{
-	for (uint32_t k = (i + 1) & m->mask; m->entries[k].key != 0; k = (k + 1) & m->mask) {
-		/* Is its home not between the gap and itself? */
-		if (((k - home(m, &m->entries[k])) & m->mask) < ((k - i) & m->mask))
-			continue;
-		m->entries[i] = m->entries[k];
-		i = k;
-	}
-	m->entries[i].key = 0;
 }
 
 /* ---- the tree; addresses in granules ---- */
@@ -126,7 +107,7 @@ static void bit_clear(struct block_map *m, uint64_t granule)
 }
 
 /* The greatest granule <= @granule that is set in its leaf. @return false: there is none. */
-static bool leaf_floor(const struct block_node *leaf, uint64_t granule, uint64_t *out)
+static inline bool leaf_floor(const struct block_node *leaf, uint64_t granule, uint64_t *out)
 {
 	unsigned i = digit(granule, LEAF_LEVEL);
 	uint64_t below = leaf->word[i] & (~(uint64_t)0 >> (DIGIT - (granule & DIGIT)));
@@ -199,6 +180,12 @@ static bool bit_floor(struct block_map *m, uint64_t granule, uint64_t *out)
 
 /* ---- both ---- */
 
+uint64_t block_bytes(const struct block *b)
+{
+	return block_state(b) == BLOCK_HELD ? load_relaxed(&b->object->size_bytes)
+					    : b->extent & BLOCK_SIZE_MASK;
+}
+
 static int table_get(struct block_map *m, unsigned cap_log2)
 {
 	struct block *entries = pages_get(((size_t)1 << cap_log2) * sizeof(*entries));
@@ -243,7 +230,6 @@ static __attribute__((cold, noinline)) int make_anew(struct block_map *m)
 struct block *block_map_add(struct block_map *m, uint64_t base)
 {
 	uint64_t granule = block_granule(m, base);
-	struct block_node *leaf;
 	struct block *b;
 
 	if (granule == 0 || granule >> BLOCK_GRANULE_BITS != 0)
@@ -257,11 +243,9 @@ struct block *block_map_add(struct block_map *m, uint64_t base)
 			return NULL;
 		b = block_map_probe(m, granule);
 	}
-	leaf = leaf_at(m, granule, true);
-	if (leaf == NULL)
+	/* So that it can be shown. */
+	if (leaf_at(m, granule, true) == NULL)
 		return NULL;
-	leaf->bits |= bit(digit(granule, LEAF_LEVEL));
-	leaf->word[digit(granule, LEAF_LEVEL)] |= bit(granule & DIGIT);
 	*b = (struct block){ .key = granule << BLOCK_GRANULE_SHIFT | BLOCK_DEAD };
 	m->count++;
 	return b;
@@ -275,23 +259,61 @@ struct block *block_map_get(const struct block_map *m, uint64_t base)
 	return b != NULL && b->key != 0 ? b : NULL;
 }
 
+/* The greatest granule <= @granule whose entry is not hidden. @return false: there is none. */
+static inline bool granule_floor(struct block_map *m, uint64_t granule, uint64_t *out)
+{
+	const struct block_node *leaf = leaf_at(m, granule, false);
+
+	return (leaf != NULL && leaf_floor(leaf, granule, out)) || bit_floor(m, granule, out);
+}
+
 struct block *block_map_floor(struct block_map *m, uint64_t addr)
 {
 	uint64_t last = ((uint64_t)1 << BLOCK_GRANULE_BITS) - 1, granule = addr >> m->granule_shift;
-	const struct block_node *leaf;
 
-	if (granule > last)
-		granule = last;
-	leaf = leaf_at(m, granule, false);
-	if ((leaf == NULL || !leaf_floor(leaf, granule, &granule)) &&
-	    !bit_floor(m, granule, &granule))
+	if (!granule_floor(m, granule > last ? last : granule, &granule))
 		return NULL;
 	return block_map_probe(m, granule);
 }
 
-void block_map_remove(struct block_map *m, struct block *b)
+void block_map_hide(struct block_map *m, struct block *b)
 {
+	b->extent = 0;
 	bit_clear(m, b->key >> BLOCK_GRANULE_SHIFT);
-	m->count--;
-	close_gap(m, (uint32_t)(b - m->entries));
+}
+
+/* It has bytes from now on. */
+static void show(struct block_map *m, const struct block *b)
+{
+	uint64_t granule = b->key >> BLOCK_GRANULE_SHIFT;
+	struct block_node *leaf = leaf_at(m, granule, false);
+	unsigned i = digit(granule, LEAF_LEVEL);
+
+	leaf->bits |= bit(i);
+	leaf->word[i] |= bit(granule & DIGIT);
+}
+
+/* The one below reaches into @b, if it does, only as long as @b is hidden. */
+bool block_map_claim(struct block_map *m, struct block *b, uint64_t bytes)
+{
+	uint64_t base = block_base(m, b), granule = b->key >> BLOCK_GRANULE_SHIFT, at;
+	uint64_t last = (base + bytes - 1) >> m->granule_shift;
+
+	for (; granule_floor(m, last, &at) && at != granule; last = at - 1) {
+		struct block *other = block_map_probe(m, at);
+		uint64_t below = at << m->granule_shift;
+
+		if (at < granule && below + block_bytes(other) <= base)
+			break;
+		if (block_is_live(other))
+			return false;
+		if (at < granule) {
+			other->extent = base - below;
+			break;
+		}
+		block_map_hide(m, other);
+	}
+	if (b->extent == 0)
+		show(m, b);
+	return true;
 }

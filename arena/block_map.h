@@ -2,8 +2,9 @@
 /*
  * Address -> block, for block.c: 16 bytes in a hash by base, and one bit in a tree of bitmaps that
  * finds the block below an address. A block that was taken back stays, dead: its allocator hands
- * the same piece out again sooner or later, and then neither hash nor tree changes. Dead ones go
- * when the table is full.
+ * the same piece out again sooner or later, and then neither hash nor tree changes. Where other
+ * pieces are carved meanwhile, it is hidden: it has no bytes and is not in the tree, but its entry
+ * waits. All that are dead go when the table is full.
  *
  * Threads: the caller serialises every call. Memory is never given back, nor asked from malloc.
  */
@@ -24,7 +25,8 @@ struct range;
  *
  * Did a thread that captured allocate it? The window that it was allocated in, 0: none; its number
  * may come back after half a million captures, and then one block is pooled that is not. The stack
- * of its allocation, 0: none. Sizes are below 4 TiB. Of a dead one, granule and bytes count.
+ * of its allocation, 0: none. Sizes are below 4 TiB. Of a dead one, granule and bytes count; a
+ * hidden one is dead and has none.
  */
 #define BLOCK_WINDOW_SHIFT  2
 #define BLOCK_WINDOW_BITS   19
@@ -101,35 +103,23 @@ static inline struct block *block_map_probe(const struct block_map *m, uint64_t 
 	return &m->entries[i];
 }
 
-/* Does no entry begin between @base, which has one, and its @bytes' end? @return false, too, if the
- * leaf that was used last does not tell. */
-static inline bool block_map_is_alone(const struct block_map *m, uint64_t base, uint64_t bytes)
-{
-	const struct block_node *leaf = m->leaf;
-	uint64_t first = base >> m->granule_shift, last = (base + bytes - 1) >> m->granule_shift;
-	unsigned i = first >> 6 & 63, k = last >> 6 & 63;
-	uint64_t after = ~(uint64_t)1 << (first & 63), until = ~(uint64_t)0 >> (63 - (last & 63));
-
-	if (leaf == NULL || first >> 12 != m->leaf_number || last >> 12 != m->leaf_number)
-		return false;
-	if (i == k)
-		return (leaf->word[i] & after & until) == 0;
-	/* Words between the two have a bit each. */
-	return (leaf->word[i] & after) == 0 && (leaf->word[k] & until) == 0 &&
-	       (leaf->bits & (~(uint64_t)1 << i) & (((uint64_t)1 << k) - 1)) == 0;
-}
-
 /* @brief @param granule_shift log2 of what every base is a multiple of. @return 0 or -ENOMEM. */
 int block_map_init(struct block_map *m, unsigned granule_shift);
 
-/* @brief The entry of @base, dead and without bytes if it is new. Pointers from earlier calls are
- * void. @return NULL: no memory, or no base that fits. */
+/* @brief The entry of @base, hidden if it is new. Pointers from earlier calls are void.
+ * @return NULL: no memory, or no base that fits. */
 struct block *block_map_add(struct block_map *m, uint64_t base);
-/* @brief @return the entry of @base, dead or alive; NULL: there is none. */
+/* @brief @return the entry of @base, in whatever state; NULL: there is none. */
 struct block *block_map_get(const struct block_map *m, uint64_t base);
-/* @brief The entry with the greatest base <= @addr, dead or alive. @return NULL: there is none. */
+/* @brief The entry with the greatest base <= @addr that is not hidden, dead or alive.
+ * @return NULL: there is none. */
 struct block *block_map_floor(struct block_map *m, uint64_t addr);
-/* @brief Take @b, which is in @m, out. Pointers from earlier calls are void. */
-void block_map_remove(struct block_map *m, struct block *b);
+/* @brief Bytes of @b; 0: it is hidden. */
+uint64_t block_bytes(const struct block *b);
+/* @brief @b, which is dead, is found by addresses no more. */
+void block_map_hide(struct block_map *m, struct block *b);
+/* @brief @b, which is dead, is to have @bytes, and is found: what else is dead there is hidden, or
+ * ends where @b begins. The caller sets the extent. @return false: something lives there. */
+bool block_map_claim(struct block_map *m, struct block *b, uint64_t bytes);
 
 #endif

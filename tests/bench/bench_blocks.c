@@ -8,9 +8,11 @@
  * Kinds. same: one block is handed out and taken back, as by torch.empty() in a loop; stack: a
  * hundred of them, last out first in, as by a decode step; random: any of the live blocks is taken
  * back and handed out again, which no caching allocator does for long: each event misses the
- * caches; grow: one block that is larger each time it is handed out, up to eight times its size.
- * Blocks are 1 KiB to 8 KiB, in segments of 2 MiB. With the library preloaded, the events go
- * through it, as PyTorch's do.
+ * caches; grow: one block that is larger each time it is handed out, up to eight times its size;
+ * decode: those of an eager decode step, whose places come from the rules of PyTorch's small pool
+ * (best fit, split, merge), so that pieces of many sizes begin at the same places. The others are
+ * of 1 KiB to 8 KiB, in segments of 2 MiB. With the library preloaded, the events go through it, as
+ * PyTorch's do.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +90,129 @@ static void give_back(size_t i)
 	event(base_of(i), -size_of(i));
 }
 
+/* ---- a decode step ---- */
+
+/* A pool as PyTorch's small one: a piece is the least that is large enough, split if something is
+ * left, and merged with its free neighbours. One segment, in the order of its addresses. */
+#define SEGMENT	    (START - 2048 * KIB)
+#define ROUND	    ((uint64_t)512)
+#define EVENTS_MAX  1024
+
+static struct piece {
+	uint64_t base, bytes;
+	bool used;
+} pool[256];
+static size_t pool_count;
+static struct { uint64_t base; int64_t bytes; } step[EVENTS_MAX];
+static size_t step_count;
+
+static void note(uint64_t base, int64_t bytes)
+{
+	if (step_count == EVENTS_MAX)
+		die("a step of too many events");
+	step[step_count].base = base;
+	step[step_count++].bytes = bytes;
+}
+
+static void pool_insert(size_t at, struct piece p)
+{
+	memmove(pool + at + 1, pool + at, (pool_count++ - at) * sizeof(*pool));
+	pool[at] = p;
+}
+
+static void pool_remove(size_t at)
+{
+	memmove(pool + at, pool + at + 1, (--pool_count - at) * sizeof(*pool));
+}
+
+static uint64_t pool_get(uint64_t bytes)
+{
+	size_t best = pool_count;
+
+	bytes = (bytes + ROUND - 1) / ROUND * ROUND;
+	for (size_t i = 0; i < pool_count; i++)
+		if (!pool[i].used && pool[i].bytes >= bytes &&
+		    (best == pool_count || pool[i].bytes < pool[best].bytes))
+			best = i;
+	if (best == pool_count)
+		die("the segment is full");
+	if (pool[best].bytes > bytes) {
+		pool_insert(best + 1, (struct piece){ pool[best].base + bytes,
+						      pool[best].bytes - bytes, false });
+		pool[best].bytes = bytes;
+	}
+	pool[best].used = true;
+	note(pool[best].base, (int64_t)bytes);
+	return pool[best].base;
+}
+
+static void pool_put(uint64_t base)
+{
+	size_t i = 0;
+
+	while (pool[i].base != base)
+		i++;
+	note(base, -(int64_t)pool[i].bytes);
+	pool[i].used = false;
+	if (i + 1 < pool_count && !pool[i + 1].used) {
+		pool[i].bytes += pool[i + 1].bytes;
+		pool_remove(i + 1);
+	}
+	if (i > 0 && !pool[i - 1].used) {
+		pool[i - 1].bytes += pool[i].bytes;
+		pool_remove(i);
+	}
+}
+
+/* The tensors of tests/gpu/torch_overhead.py: attention over 4 rows of 256 floats, a layer norm. */
+static void decode_step(void)
+{
+	const uint64_t row = 4 * 256 * 4, small = 64;
+	uint64_t h = 0, p = 0;
+
+	for (int layer = 0; layer < 8; layer++) {
+		uint64_t q = pool_get(row), k = pool_get(row), s = pool_get(small);
+		uint64_t v, a, o, x, n, mean, rstd;
+
+		pool_put(q);
+		pool_put(k);
+		n = pool_get(small);
+		pool_put(s);
+		if (p != 0)
+			pool_put(p);
+		p = n;
+		v = pool_get(row);
+		a = pool_get(row);
+		pool_put(v);
+		o = pool_get(row);
+		pool_put(a);
+		x = pool_get(row);
+		pool_put(o);
+		n = pool_get(row);
+		mean = pool_get(16);
+		rstd = pool_get(16);
+		pool_put(mean);
+		pool_put(rstd);
+		pool_put(x);
+		if (h != 0)
+			pool_put(h);
+		h = n;
+	}
+	pool_put(p);
+	pool_put(h);
+}
+
+static void make_step(void)
+{
+	pool[0] = (struct piece){ SEGMENT, 2048 * KIB, false };
+	pool_count = 1;
+	decode_step();		/* the pool is in pieces */
+	step_count = 0;
+	decode_step();
+}
+
+/* ---- kinds of events ---- */
+
 /* Blocks from the start of the address space on; STEP_BLOCKS more than are live. */
 static void make(size_t count)
 {
@@ -103,6 +228,7 @@ static void make(size_t count)
 		if (i < count)
 			carve(i);
 	}
+	make_step();
 }
 
 static void same(size_t pairs, uint64_t *seed)
@@ -143,10 +269,21 @@ static void grow(size_t pairs, uint64_t *seed)
 	}
 }
 
+static void decode(size_t pairs, uint64_t *seed)
+{
+	for (size_t done = 0; done < pairs;)
+		for (size_t i = 0; i < step_count && done < pairs; i++) {
+			event(step[i].base, step[i].bytes);
+			done += step[i].bytes < 0;
+		}
+}
+
 static const struct kind {
 	const char *name;
 	void (*run)(size_t pairs, uint64_t *seed);
-} kinds[] = { { "same", same }, { "stack", stack }, { "random", random_one }, { "grow", grow } };
+} kinds[] = { { "same", same }, { "stack", stack }, { "random", random_one },
+	    { "grow", grow },
+	    { "decode", decode } };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 /* The best of several rounds: other processes only make it slower. */
@@ -197,8 +334,10 @@ int main(int argc, char **argv)
 		die("no memory, or no driver");
 	if (argc == 5 && strcmp(argv[1], "count") == 0)
 		return count_pairs(argv + 2);
-	printf("ns per event\n%9s%10s%10s%10s%10s%12s\n", "live", "same", "stack", "random", "grow",
-	       "bytes/block");
+	printf("ns per event\n%9s", "live");
+	for (size_t i = 0; i < KINDS; i++)
+		printf("%10s", kinds[i].name);
+	printf("%12s\n", "bytes/block");
 	for (size_t count = 1; count <= (argc > 1 ? strtoul(argv[1], NULL, 0) : 1000000);
 	     count *= 1000)
 		table(count);

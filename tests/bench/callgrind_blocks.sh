@@ -24,7 +24,7 @@ instructions()
 
 for preload in '' "$shim"; do
 	printf '%-28s%9s%9s%9s\n' "instructions per event${preload:+, shim}" 1 1000 100000
-	for kind in same stack random grow; do
+	for kind in same stack random grow decode; do
 		printf '%-28s' "$kind"
 		for live in 1 1000 100000; do
 			a=$(instructions $kind $live $few)

@@ -229,7 +229,7 @@ static void two(uint64_t base, uint64_t room, bool neighbour_last, bool neighbou
 		give_back(base + room);
 }
 
-/* As big as the room up to its neighbour: quick, within a leaf. With a granule more: never. */
+/* As big as the room up to its neighbour, or more: more only if the neighbour is dead. */
 Test(block, a_bigger_one_in_its_place, .init = start)
 {
 	static const uint64_t starts[] = { 0, 512, 31 * KIB + 512, 100 * KIB, 2 * MIB - KIB };
@@ -240,13 +240,21 @@ Test(block, a_bigger_one_in_its_place, .init = start)
 
 	for (size_t n = 0; n < 4 * 5 * 5; n++) {
 		uint64_t base = SEGMENT + starts[n % 5], room = rooms[n / 5 % 5];
-		bool in_leaf = (base + room - 1) >> 21 == base >> 21;
+		int64_t bytes = (int64_t)(room + more[n % 4]);
 
 		two(base, room, n / 25 % 2, n / 50);
-		for (size_t i = 0; i < sizeof(more) / sizeof(*more); i++)
-			cr_assert(!block_event_quick(s, base, (int64_t)(room + more[i])), "%zu", n);
-		if (!(n / 25 % 2 && (base + room) >> 21 != base >> 21))
-			cr_assert_eq(block_event_quick(s, base, (int64_t)room), in_leaf, "%zu", n);
+		cr_assert(!block_event_quick(s, base, bytes), "%zu", n);
+		cr_assert_eq(block_enter(s, base, bytes), n / 50 != 0, "%zu", n);
+		if (n / 50 != 0) {
+			cr_assert(block_event_quick(s, base, -bytes));
+			cr_assert(block_event_quick(s, base, bytes), "it had that much");
+			give_back(base);
+			/* Its neighbour is carved out of it, and ends where that begins. */
+			cr_assert(block_enter(s, base + room, 512));
+			cr_assert(block_event_quick(s, base, (int64_t)room), "%zu", n);
+		} else {
+			cr_assert(block_enter(s, base, (int64_t)room), "%zu", n);
+		}
 		block_forget(SEGMENT, 20 * MIB);
 	}
 }
@@ -318,7 +326,7 @@ Test(block, the_dead_do_not_pile_up, .init = start)
 		carve(SEGMENT + at, 512);
 		give_back(SEGMENT + at);
 	}
-	cr_assert_leq(m->mask, 63);
+	cr_assert_leq(m->mask, 255);
 }
 
 Test(block, nothing_is_quick_while_somebody_watches, .init = start)
@@ -1044,18 +1052,18 @@ Test(block, a_slot_that_is_bound_again_at_its_address, .init = start)
 	cr_assert(launches(10));
 }
 
-/* ---- the map, against a sorted list ---- */
+/* ---- the map, against a sorted list of what lives ---- */
 
 #define MODEL 3000
 
-static uint64_t model[MODEL];
+static struct { uint64_t base, bytes; } model[MODEL];
 static size_t model_count;
 
 static size_t model_above(uint64_t addr)
 {
 	size_t i = 0;
 
-	while (i < model_count && model[i] <= addr)
+	while (i < model_count && model[i].base <= addr)
 		i++;
 	return i;
 }
@@ -1070,46 +1078,64 @@ static uint64_t any_base(uint64_t *seed, unsigned shift)
 	       << shift;
 }
 
-/* A dead entry may be there or not. */
+/* A dead entry may be there or not; one that is found has bytes, and overlaps nothing. */
 static void check_find(struct block_map *m, uint64_t base, uint64_t addr)
 {
 	size_t above = model_above(addr);
-	uint64_t below = above != 0 ? model[above - 1] : 0;
+	uint64_t below = above != 0 ? model[above - 1].base : 0;
+	uint64_t next = above < model_count ? model[above].base : UINT64_MAX;
 	struct block *b = block_map_floor(m, addr);
 
-	if (b != NULL && !block_is_live(b))
+	if (b != NULL && !block_is_live(b)) {
 		cr_assert(block_base(m, b) > below && block_base(m, b) <= addr);
-	else
+		cr_assert(b->extent != 0 && block_base(m, b) + b->extent <= next);
+		cr_assert(above == 0 || below + model[above - 1].bytes <= block_base(m, b));
+	} else {
 		cr_assert_eq(b != NULL ? block_base(m, b) : 0, below, "at %#lx", addr);
+	}
 	b = block_map_get(m, base);
 	above = model_above(base);
-	cr_assert_eq(b != NULL && block_is_live(b), above != 0 && model[above - 1] == base);
-	if (b != NULL)
-		cr_assert_eq(b->extent, base);
+	cr_assert_eq(b != NULL && block_is_live(b), above != 0 && model[above - 1].base == base);
+	if (b != NULL && block_is_live(b))
+		cr_assert_eq(b->extent, model[above - 1].bytes);
+}
+
+static void model_claim(struct block_map *m, struct block *b, uint64_t base, uint64_t bytes)
+{
+	size_t above = model_above(base);
+	bool has_room = (above == 0 || model[above - 1].base + model[above - 1].bytes <= base) &&
+			(above == model_count || model[above].base >= base + bytes);
+
+	/* What it had was its own. */
+	has_room |= bytes <= b->extent;
+	cr_assert_eq(bytes <= b->extent || block_map_claim(m, b, bytes), has_room);
+	if (!has_room)
+		return;
+	b->key += BLOCK_LIVE - BLOCK_DEAD;
+	b->extent = bytes;
+	memmove(&model[above + 1], &model[above], (model_count++ - above) * sizeof(*model));
+	model[above].base = base;
+	model[above].bytes = bytes;
 }
 
 static void check_map(struct block_map *m, uint64_t *seed, unsigned shift)
 {
 	uint64_t base = any_base(seed, shift);
 	struct block *b = block_map_get(m, base);
-	size_t above = model_above(base);
 
 	check_find(m, base, base + seed_below(seed, 2 << shift));
-	if ((b == NULL || !block_is_live(b)) && model_count < MODEL && seed_below(seed, 100) < 55) {
+	if ((b == NULL || !block_is_live(b)) && model_count < MODEL && seed_below(seed, 100) < 65) {
 		b = block_map_add(m, base);
 		cr_assert_not_null(b);
-		b->key += BLOCK_LIVE - BLOCK_DEAD;
-		b->extent = base;
-		memmove(&model[above + 1], &model[above], (model_count++ - above) * sizeof(*model));
-		model[above] = base;
+		model_claim(m, b, base,
+			    (1 + seed_below(seed, seed_below(seed, 10) ? 3 : 5000)) << shift);
 	} else if (model_count != 0) {
 		size_t i = seed_below(seed, model_count);
 
-		b = block_map_get(m, model[i]);
-		if (seed_below(seed, 2) != 0)
-			block_map_remove(m, b);
-		else
-			b->key += BLOCK_DEAD - BLOCK_LIVE;
+		b = block_map_get(m, model[i].base);
+		b->key += BLOCK_DEAD - BLOCK_LIVE;
+		if (seed_below(seed, 4) == 0)
+			block_map_hide(m, b);
 		memmove(&model[i], &model[i + 1], (--model_count - i) * sizeof(*model));
 	}
 	cr_assert_geq(m->count, model_count);
@@ -1140,6 +1166,8 @@ Test(block, the_map_refuses_what_does_not_fit)
 	cr_assert_null(block_map_add(&m, top));
 	cr_assert_null(block_map_floor(&m, UINT64_MAX));
 	cr_assert_not_null(block_map_add(&m, top - 512));
+	cr_assert_null(block_map_floor(&m, UINT64_MAX), "it is hidden");
+	cr_assert(block_map_claim(&m, block_map_get(&m, top - 512), 512));
 	cr_assert_eq(block_base(&m, block_map_floor(&m, UINT64_MAX)), top - 512);
 	cr_assert_null(block_map_floor(&m, top - 513));
 }

@@ -109,6 +109,12 @@ def wrong(run, a, b):
     return [n for n, what in run.served.items() if what != (b if n % 2 else a).served[0]]
 
 
+def interface_used(run):
+    """Lines with layers that the engine named, or reloads: what the report shows of calls of ours."""
+    return [line["type"] for line in run.reports if "model.layers." in json.dumps(line)
+            or line["type"] == "reload" or line["type"] == "exit" and line["reload"]["id"]]
+
+
 def check_naive(family, strict, kinds, silent):
     if strict.code != 3 or 1 in strict.served or "reload 1 refused" not in strict.out:
         yield f"naive, strict: exit {strict.code}, served {sorted(strict.served)}: {strict.err}"
@@ -117,6 +123,8 @@ def check_naive(family, strict, kinds, silent):
     if kinds["moved"] and (silent.code != 3 or max(silent.served) > 0
                            or "serve 1 refused 401" not in silent.out):
         yield f"naive, no call of ours: exit {silent.code}, served {sorted(silent.served)}"
+    if interface_used(silent) or not interface_used(strict):
+        yield f"naive, no call of ours: {interface_used(silent)}, {interface_used(strict)}"
 
 
 def check_arena(args, title, run, a, b):

@@ -10,7 +10,7 @@
  * To the application a shadow is an allocation like any other: it is a range of the ledger while
  * the user holds it.
  *
- * Threads: any. Own lock, a leaf: it may be taken under the registry lock.
+ * Threads: any. Own lock, which may be taken under the registry lock, and before the holders lock.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -107,6 +107,7 @@ struct service {
 	char name[NAME_BYTES];
 	struct slot *slot; /* NULL: there is none */
 	bool over;	   /* and the first pass had no such call */
+	bool anew;	   /* there is one that is to become another */
 	uint64_t reload;   /* that is open, and stays so if it is a value; 0: none */
 };
 
@@ -138,7 +139,7 @@ static bool use_live(const struct service *v, uint64_t *addr)
 	return true;
 }
 
-/* The first call with this number: it gets the live storage. */
+/* The first call with this number, or the first that counts: it gets the live storage. */
 static bool serve_first(struct service *v, uint64_t *addr)
 {
 	const struct tag_request *want = v->want;
@@ -151,7 +152,9 @@ static bool serve_first(struct service *v, uint64_t *addr)
 		return refuse_unlocked(v, arena_message());
 	registry_lock();
 	v->slot = tag_slot_new(v->q, v->name, want->bytes, want->device);
-	used = v->slot != NULL && v->slot->base == 0;
+	/* Only now, with the storage at hand: whoever puts it meanwhile has made it what it is. */
+	used = v->slot != NULL &&
+	       (v->anew ? tag_slot_renew(v->slot, want->bytes, want->device) : v->slot->base == 0);
 	if (used) {
 		binding_set(v->slot, (taken + want->align - 1) & ~(want->align - 1));
 		/* As one that was put at once: its user writes it. */
@@ -246,10 +249,11 @@ static bool serve(struct service *v, uint64_t *addr)
 		why = "its pass began on the other side of a reload's begin or end";
 	else if (v->over)
 		why = "the first pass had fewer calls";
-	else if (v->slot != NULL && (why = unlike(v)) != NULL &&
-		 tag_slot_renew(v->slot, v->want->bytes, v->want->device))
+	else if (v->slot != NULL && (why = unlike(v)) != NULL)
+		v->anew = tag_slot_in_vain(v->slot);
+	if (v->anew)
 		why = NULL;
-	there = v->slot != NULL && v->slot->base != 0;
+	there = v->slot != NULL && v->slot->base != 0 && !v->anew;
 	fresh = there && v->q->kind == ARENA_VALUE && v->reload != 0;
 	if (why == NULL && there && !fresh && !use_live(v, addr))
 		why = "no host memory";
@@ -301,20 +305,11 @@ static bool is_storage(uint64_t addr)
 	return is;
 }
 
-/* The user's allocation ends, as the ledger sees it. @param give @addr goes back to the device. */
-static void shadow_freed(uint64_t addr, bool give)
-{
-	struct range *r = ledger_close_begin(addr, 0);
-
-	if (give)
-		device.free(addr);
-	ledger_close_end(r, true);
-}
-
 enum tag_free tag_absorb(uint64_t addr)
 {
 	enum tag_free answer = TAG_FOREIGN;
-	bool shadow = false, give = false;
+	struct range *shadow = NULL;
+	bool give = false;
 	struct lease *l;
 
 	pthread_mutex_lock(&lock);
@@ -324,14 +319,18 @@ enum tag_free tag_absorb(uint64_t addr)
 	if (answer == TAG_ABSORBED) {
 		l->users--;
 		l->slot->leases--;
-		shadow = l->shadow;
-		give = shadow && l->dropped;
+		/* Under the lock: whoever finds no user gives the memory back, and then its address
+		 * may be another allocation's. */
+		if (l->shadow)
+			shadow = ledger_close_begin(addr, 0);
+		give = l->shadow && l->dropped;
 		if (give)
 			lease_end(l, addr);
 	}
 	pthread_mutex_unlock(&lock);
-	if (shadow)
-		shadow_freed(addr, give);
+	if (give)
+		device.free(addr);
+	ledger_close_end(shadow, true);
 	return answer == TAG_FOREIGN && is_storage(addr) ? TAG_REFUSED : answer;
 }
 

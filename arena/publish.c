@@ -165,19 +165,17 @@ static void batch_give_back(struct batch *b, struct order *after)
 /* The same without memory for a batch. */
 static void drop_each(struct arena *a)
 {
-	struct slot *s;
-
 	registry_lock();
-	s = a->slots;
-	registry_unlock();
-	while (s != NULL) {
-		bool had = stage_drop(s);
+	for (struct slot *s = a->slots; s != NULL; s = s->next) {
+		uint64_t addr = s->shadow;
+		bool had;
 
+		registry_unlock();
+		had = addr != 0 && stage_drop(s, addr);
 		registry_lock();
 		s->lost |= had;
-		s = s->next;
-		registry_unlock();
 	}
+	registry_unlock();
 }
 
 void stage_discard(struct arena *a)

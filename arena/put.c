@@ -6,6 +6,7 @@
  * where it goes. Marks of slots are guarded by the registry lock.
  */
 #include "arena/exec.h"
+#include "arena/intern.h"
 #include "arena/reload.h"
 #include "arena/stage.h"
 #include "arena/tag.h"
@@ -41,23 +42,42 @@ void reload_put_failed(struct arena *a, const char *name)
 	registry_unlock();
 }
 
-int reload_put(struct slot *s, uint64_t src, bool direct, uint64_t stream)
+/*
+ * May a put write @s, which its caller found at @base? From here on it is a slot that was put: no
+ * pass makes it anew (tag_slot_renew()), neither while this goes on nor after it.
+ * @param staged out: its shadow.
+ */
+static int claim_slot(struct slot *s, uint64_t base, uint64_t *staged)
 {
 	int err;
 
-	if (!direct && reload_open())
-		return stage_put(s, src, s->spec.bytes, stream);
 	registry_lock();
 	err = tag_check_put(s);
+	if (!err && s->base != base && s->base != 0)
+		err = arena_fail(ARENA_E_BUSY,
+				 "slot %s of %s: it has got other storage meanwhile; put it again",
+				 interned(s->name), interned(s->arena->path));
+	s->tentative &= err != 0;
+	*staged = s->shadow;
 	registry_unlock();
+	return err;
+}
+
+int reload_put(struct slot *s, uint64_t base, uint64_t src, bool direct, uint64_t stream)
+{
+	uint64_t staged;
+	int err = claim_slot(s, base, &staged);
+
 	if (err)
 		return err;
+	if (!direct && reload_open())
+		return stage_put(s, src, s->spec.bytes, stream);
 	err = stage_direct(s, src, s->spec.bytes, stream);
 	note_direct(s, err);
 	if (err == ARENA_E_UNSAFE)
 		guard_set_unsafe(true);
 	/* The newest value counts, not one that was staged before. */
-	if (!err)
-		stage_drop(s);
+	if (!err && staged != 0)
+		stage_drop(s, staged);
 	return err;
 }

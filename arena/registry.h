@@ -33,7 +33,8 @@ struct slot {
 	uint64_t shadow;		/* device address of what is staged; 0: nothing */
 	bool tentative;			/* a value tag made it in a reload, and its layer was not
 					 * committed since: if that reload failed it is as if
-					 * it were not there, until it is served again (tag.h) */
+					 * it were not there, until it is served again (tag.h)
+					 * or put */
 	bool touched;			/* put or acquired in the open reload */
 	bool direct;			/* and written at once, past the commit */
 	bool restored;			/* and whole: published, or written at once */

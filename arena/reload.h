@@ -43,9 +43,11 @@ int reload_wrote(uint64_t addr, uint64_t size_bytes);
  */
 int reload_enter_put(uint64_t *id);
 void reload_leave_put(void);
-/* @brief Inside a claim: the value of @s from @src, into a shadow, or at once: if it is @direct, or
- * no reload is open. @return as stage.h; after ARENA_E_UNSAFE the process is. */
-int reload_put(struct slot *s, uint64_t src, bool direct, uint64_t stream);
+/* @brief Inside a claim: the value of @s, which the caller found at @base, from @src, into a
+ * shadow, or at once: if it is @direct, or no reload is open. @return as stage.h, also
+ * ARENA_E_BUSY: a tag fills it, or has made it anew elsewhere; after ARENA_E_UNSAFE the process
+ * is. */
+int reload_put(struct slot *s, uint64_t base, uint64_t src, bool direct, uint64_t stream);
 /* @brief Inside a claim: a put failed before it had a slot @name of @a that fits. In a reload its
  * value is lost, as that of a put which fails later. */
 void reload_put_failed(struct arena *a, const char *name);

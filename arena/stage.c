@@ -153,8 +153,7 @@ void stage_give(struct arena *a, uint64_t addr, struct order *after)
 		device.free(addr);
 }
 
-/* Take the shadow of @s away if it is @addr. */
-static bool drop(struct slot *s, uint64_t addr)
+bool stage_drop(struct slot *s, uint64_t addr)
 {
 	bool mine;
 
@@ -168,16 +167,6 @@ static bool drop(struct slot *s, uint64_t addr)
 	if (mine)
 		stage_give(s->arena, addr, NULL);
 	return mine;
-}
-
-bool stage_drop(struct slot *s)
-{
-	uint64_t addr;
-
-	registry_lock();
-	addr = s->shadow;
-	registry_unlock();
-	return addr != 0 && drop(s, addr);
 }
 
 /* The shadow of @s, made if there is none. @return 0 or -errno. */
@@ -241,7 +230,7 @@ int stage_put(struct slot *s, uint64_t src, uint64_t bytes, uint64_t stream)
 	if (err == 0) {
 		err = write_shadow(s, addr, src, bytes, stream);
 		if (err)
-			drop(s, addr);
+			stage_drop(s, addr);
 	}
 	put_done(s, g, &w, err != 0 && err != -EALREADY);
 	if (err == -EALREADY) /* a tag's; the message is there */

@@ -47,8 +47,8 @@ int stage_publish(struct arena *a, uint64_t stream);
  * @return also ARENA_E_REFUSED: an error was found, nothing was published.
  */
 int stage_commit(struct arena *a, uint64_t stream, struct slot_findings *found, uint64_t *bytes);
-/* @brief Drop the shadow of @s, which has a newer live value. @return false: it had none. */
-bool stage_drop(struct slot *s);
+/* @brief Drop the shadow @addr of @s. @return false: it is not that any more. */
+bool stage_drop(struct slot *s, uint64_t addr);
 /* @brief Drop the shadows of @a; live values stay, and what was staged is lost. */
 void stage_discard(struct arena *a);
 /* @brief The shadow of @s is gone. Registry lock held. */

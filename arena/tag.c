@@ -314,11 +314,16 @@ struct slot *tag_slot_new(struct tag_sequence *q, const char *name, uint64_t byt
 	return s;
 }
 
+bool tag_slot_in_vain(const struct slot *s)
+{
+	return s->tentative && s->first_reload != reload_now() && s->shadow == 0;
+}
+
 bool tag_slot_renew(struct slot *s, uint64_t bytes, int32_t device_ordinal)
 {
 	uint64_t now = reload_now();
 
-	if (!s->tentative || s->first_reload == now || s->shadow != 0)
+	if (!tag_slot_in_vain(s))
 		return false;
 	binding_clear(s);
 	s->spec.bytes = bytes;

@@ -24,7 +24,7 @@
  * tag's layer. Until then a longer pass makes the sequence longer, so that a first pass that was
  * cut short can be made good. What is not taught has no slots either: those that such a reload made
  * are tentative. Unless a graph reads them nobody misses their values, and a pass with other sizes
- * makes them anew.
+ * makes them anew, until they are put.
  *
  * A pass of values belongs to the reload of its first call, wherever the tag was pushed; a call on
  * the other side of a begin or an end is a misfit. While a reload is ending nothing is staged any
@@ -37,7 +37,8 @@
  * To hand work to another thread, enter the same arena there; scopes and tags are the thread's
  * own. A tag whose thread has ended is popped by whoever finds it, and its pass is a misfit.
  *
- * Locks: the registry lock, then the lock of the leases; no call of the device under either.
+ * Locks: the registry lock, then the lock of the leases, then the holders lock of ledger.h; no call
+ * of the device under any.
  */
 #ifndef ARENA_TAG_H
 #define ARENA_TAG_H
@@ -176,7 +177,10 @@ void tag_slot_name(const struct tag_sequence *q, uint32_t number, char *buf, siz
 /* @brief A new slot for @q, or the one that has the name already. NULL: no memory. */
 struct slot *tag_slot_new(struct tag_sequence *q, const char *name, uint64_t bytes,
 			  int32_t device_ordinal);
-/* @brief If @s is of a reload that failed, let it be a new one of that size. @return was it so? */
+/* @brief Is @s of a reload that failed, so that a pass may make it anew? */
+bool tag_slot_in_vain(const struct slot *s);
+/* @brief If it is, let it be a new one of that size. The caller binds it before he unlocks: a slot
+ * that had storage always has some. @return was it so? */
 bool tag_slot_renew(struct slot *s, uint64_t bytes, int32_t device_ordinal);
 /* @brief The pass does not fit: what of it (a slot's name), and why (printf). */
 void tag_misfit(struct tag_sequence *q, const struct tag_misfit *what, const char *why, ...)

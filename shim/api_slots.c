@@ -206,7 +206,8 @@ int arena_put(struct arena *a, const char *slot, const struct arena_spec *spec, 
 	if (err)
 		reload_put_failed(a, slot);
 	else
-		err = reload_put(g.slot, (uintptr_t)src, how == ARENA_DIRECT, (uintptr_t)stream);
+		err = reload_put(g.slot, g.base, (uintptr_t)src, how == ARENA_DIRECT,
+				 (uintptr_t)stream);
 	reload_leave_put();
 	if (!err)
 		*live = (void *)(uintptr_t)g.base;

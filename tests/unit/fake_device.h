@@ -194,21 +194,33 @@ static inline struct slot *fake_slot(struct arena *a, const char *name, enum are
 				     uint64_t bytes)
 {
 	struct slot *s = fake_find(a, name);
+	struct arena_spec spec = fake_spec(bytes);
 	uint64_t base;
+	bool fresh;
 
-	if (s == NULL && storage_take(a, 0, bytes, &base) == 0) {
-		s = fake_add(a, name, kind, bytes, base);
-		if (s == NULL)
-			storage_untake(a, base, bytes);
-	}
+	if (s != NULL || storage_take(a, 0, bytes, &base) != 0)
+		return s;
+	registry_lock();
+	s = slot_find(a, name); /* another thread may have been faster */
+	fresh = s == NULL;
+	if (fresh && (s = slot_add(a, name, kind, &spec)) != NULL)
+		binding_set(s, base);
+	registry_unlock();
+	if (!fresh || s == NULL)
+		storage_untake(a, base, bytes);
 	return s;
 }
 
-static inline void fake_touch(struct slot *s)
+/* @return where it is. */
+static inline uint64_t fake_touch(struct slot *s)
 {
+	uint64_t base;
+
 	registry_lock();
 	s->touched = reload_open();
+	base = s->base;
 	registry_unlock();
+	return base;
 }
 
 /* Stage @value in all bytes of a value slot. @return 0 or an error. */
@@ -230,7 +242,7 @@ static inline int fake_give(struct arena *a, const char *name, uint64_t bytes, i
 {
 	char source[4096];
 	struct slot *s;
-	uint64_t id;
+	uint64_t id, base;
 	int err = bytes <= sizeof(source) ? reload_enter_put(&id) : ARENA_E_NOMEM;
 
 	if (err)
@@ -239,8 +251,8 @@ static inline int fake_give(struct arena *a, const char *name, uint64_t bytes, i
 	s = fake_slot(a, name, ARENA_VALUE, bytes);
 	err = ARENA_E_NOMEM;
 	if (s != NULL) {
-		fake_touch(s);
-		err = reload_put(s, (uint64_t)(uintptr_t)source, direct, FAKE_STREAM);
+		base = fake_touch(s);
+		err = reload_put(s, base, (uint64_t)(uintptr_t)source, direct, FAKE_STREAM);
 	}
 	reload_leave_put();
 	return err;

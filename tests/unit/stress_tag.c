@@ -54,7 +54,10 @@ static void free_mail(unsigned box, uint64_t put)
 {
 	/* Pairs with the exchange of the thread that put it there. */
 	uint64_t addr = swap_acq_rel(&mail[box], put);
+	struct range_view v;
 
+	/* Its range has not ended with the free of whoever had its address before. */
+	MUST(addr == 0 || ledger_find(addr, &v));
 	MUST(addr == 0 || tag_absorb(addr) == TAG_ABSORBED);
 }
 

@@ -110,7 +110,7 @@ static void put_bytes(const char *name, const void *from, uint64_t bytes)
 	cr_assert(s != NULL);
 	cr_assert_eq(reload_enter_put(&id), 0);
 	fake_touch(s);
-	cr_assert_eq(reload_put(s, (uint64_t)(uintptr_t)from, false, FAKE_STREAM), 0);
+	cr_assert_eq(reload_put(s, s->base, (uint64_t)(uintptr_t)from, false, FAKE_STREAM), 0);
 	reload_leave_put();
 }
 

@@ -498,7 +498,7 @@ Test(stage, lost_values)
 	cr_assert_eq(stage_publish(a, P), 0);
 	cr_assert(s->restored && !s->lost);
 	put(s, 2);
-	stage_drop(s); /* the caller has a newer one */
+	stage_drop(s, s->shadow); /* the caller has a newer one */
 	cr_assert_not(s->lost);
 	put(s, 3);
 	stage_discard(a);

@@ -44,7 +44,7 @@ import section_two  # noqa: E402
 SKIP = 77
 CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 WORKERS = 4
-MEASURE_GROUPS, MEASURE_SECONDS = 6, 15    # of each program
+MEASURE_GROUPS, MEASURE_SECONDS = 6, 25    # of each program, with their starts
 EXPECTATIONS = sorted((HERE.parent / "victims").glob("*.expect"))
 XLA_FLAGS = ("--xla_gpu_graph_min_graph_size=1 "
              "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL")

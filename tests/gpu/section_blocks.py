@@ -6,7 +6,8 @@ import re
 import overhead
 
 SECTION = "blocks"
-COST_SECONDS = 42               # after some 15 in which PyTorch is loaded
+# Further variants that COST_ALSO may name: is it the events, or what a window of CUPTI left behind?
+COST_ALSO = {"cupti-off": {"ARENA_CUPTI": "off"}, "blocks-off": {"ARENA_BLOCKS": "off"}}
 BUDGET_PERCENT = {"torch-empty": 5, "torch-decode-step": 1, "torch-decode-replay": 1}
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 # Not PYTORCH_NO_CUDA_MEMORY_CACHING: an allocation in a capture fails there, also without us.
@@ -101,26 +102,35 @@ def run_born(suite):
 
 def run_times(suite):
     command = suite.python("torch_overhead.py")
-    variants = [overhead.Variant("plain", command, None),
-                overhead.Variant("strict", command, "strict"),
-                # Is it the events, or what a window of CUPTI left behind?
-                overhead.Variant("no CUPTI", command, "strict", {"ARENA_CUPTI": "off"})]
     try:
-        samples, reports = overhead.compare(suite, variants, COST_SECONDS)
+        also = overhead.asked_also(COST_ALSO)
+        samples, reports = overhead.compare(
+            suite, [overhead.Variant("plain", command, None),
+                    *(overhead.Variant(name, command, "strict", COST_ALSO.get(name, {}))
+                      for name in ("strict", *also))],
+            overhead.asked_number("COST_SECONDS", overhead.SECONDS),
+            overhead.asked_number("COST_GROUPS", overhead.GROUPS))
     except overhead.Failed as failed:
         missing = "ModuleNotFoundError" in str(failed)
         suite.add(SECTION, "cost", None if missing else [str(failed)])
         return
-    at_work = sum(any(line["type"] == "exit" for line in lines) for lines in reports["strict"])
-    suite.add(SECTION, "cost", [] if at_work == overhead.GROUPS else
-              [f"the library was at work in {at_work} of {overhead.GROUPS} processes"],
-              f"{overhead.GROUPS} groups of processes")
+    tell_groups(suite, samples, reports["strict"])
     for name, groups in samples.items():
         over, said = overhead.tell(groups, "strict", "plain", BUDGET_PERCENT[name])
         suite.figures[name] = groups
         suite.add(SECTION, name, [said] if over else [], said)
-        suite.add(SECTION, f"{name}, ARENA_CUPTI=off", [],
-                  overhead.tell(groups, "no CUPTI", "plain")[1])
+        for other in also:
+            suite.add(SECTION, f"{name}, {other}", [], overhead.tell(groups, other, "plain")[1])
+
+
+def tell_groups(suite, samples, reports):
+    at_work = sum(any(line["type"] == "exit" for line in lines) for lines in reports)
+    problems = [] if at_work == len(reports) else \
+        [f"the library was at work in {at_work} of {len(reports)} processes"]
+    problems += [f"cut short: {samples.failed}"] if samples.failed else []
+    suite.add(SECTION, "cost", problems, f"{len(reports)} groups of processes, {samples.cores}")
+    for variant, uses in samples.uses.items():
+        suite.add(SECTION, f"cost, {variant}", [], uses)
 
 
 def run(suite):

@@ -15,12 +15,12 @@ import run_case
 
 SECTION = "cupti"
 WORKERS = 16                    # programs that take no times
-GROUPS_C, GROUPS_TORCH = 8, 6   # of processes that are compared
-SECONDS_C, SECONDS_ALONE, SECONDS_TORCH = 10, 4, 10    # after they have started
+PARTS = {"C": 0.3, "alone": 0.15, "PyTorch": 0.55}     # of the time; PyTorch takes long to start
 GOAL_PERCENT = 2                # of a replay, when no window is open
 MODES = {"off": ("ARENA_CUPTI=off", GOAL_PERCENT),
          "capture": ("window used and closed", GOAL_PERCENT),
          "always": ("always attached", None)}
+ALSO = ("always", "alone")      # are compared only if COST_ALSO names them; alone: without the library
 TOOLS = {
     # name: its arguments, a line of its output that must not change
     "compute-sanitizer": (["--tool", "memcheck"], r"ERROR SUMMARY: .*"),
@@ -86,28 +86,40 @@ class Section:
     # ---- times; nothing else runs meanwhile ----
 
     def run_replays(self):
-        self.replays("C", [self.suite.victims / "measure", "replays"], GROUPS_C, SECONDS_C)
-        self.replays_without_us()
-        plain = self.replays("PyTorch", self.suite.python("cupti_replay.py"), GROUPS_TORCH,
-                             SECONDS_TORCH)
+        try:
+            self.also = overhead.asked_also(ALSO)
+            self.groups = overhead.asked_number("COST_GROUPS", overhead.GROUPS)
+            seconds = overhead.asked_number("COST_SECONDS", overhead.SECONDS)
+        except overhead.Failed as failed:
+            self.add("replays", [str(failed)])
+            return
+        parts = {name: part for name, part in PARTS.items() if name != "alone" or name in self.also}
+        self.seconds = {name: seconds * part / sum(parts.values()) for name, part in parts.items()}
+        self.replays("C", [self.suite.victims / "measure", "replays"])
+        if "alone" in self.also:
+            self.replays_without_us()
+        plain = self.replays("PyTorch", self.suite.python("cupti_replay.py"))
         if plain:
             self.replays_after_windows(plain)
 
-    def replays(self, where, command, groups, seconds):
+    def replays(self, where, command):
         """@return how many ns one takes without the library; None: it does not run."""
+        modes = [mode for mode in MODES if mode not in ALSO or mode in self.also]
         variants = [overhead.Variant(mode or "plain", command, mode and "strict",
                                      environment(self.suite, command, mode or "off"))
-                    for mode in (None, *MODES)]
-        taken = self.compare(f"replay in {where}", variants, groups, seconds)
+                    for mode in (None, *modes)]
+        taken = self.compare(f"replay in {where}", variants, self.seconds[where])
         if not taken:
             return None
         (found,), reports = taken
-        for mode, (what, goal) in MODES.items():
+        for mode in modes:
+            what, goal = MODES[mode]
             over, said = overhead.tell(found, mode, "plain", goal)
             self.add(f"replay in {where}, {what}", [said] if over else [], said)
         windows = [cupti_of(lines).get("windows") for lines in reports["capture"]]
         self.add(f"replay in {where}, windows", [] if all(windows) else
-                 [f"not one in each process: {windows}"], f"{windows}")
+                 [f"not one in each process: {windows}"], f"{sum(windows)} in {len(windows)}"
+                 if all(windows) else "")
         return overhead.median_ns(found, "plain")
 
     def replays_without_us(self):
@@ -116,21 +128,25 @@ class Section:
         variants = [overhead.Variant(form, [program, form], None,
                                      environment(self.suite, [program], "off"))
                     for form in ("never", "inside", "after")]
-        taken = self.compare("replay in C, CUPTI without the library", variants, GROUPS_C,
-                             SECONDS_ALONE)
+        taken = self.compare("replay in C, CUPTI without the library", variants,
+                             self.seconds["alone"])
         for form in ("inside", "after") if taken else ():
             self.add(f"replay in C, graph made {form} a CUPTI that is gone, without the library",
                      [], overhead.tell(taken[0][0], form, "never")[1])
 
-    def compare(self, what, variants, groups, seconds):
+    def compare(self, what, variants, seconds):
         """@return ([groups of each measure], reports), or None, and a row says why."""
         try:
-            samples, reports = overhead.compare(self.suite, variants, seconds, groups)
+            samples, reports = overhead.compare(self.suite, variants, seconds, self.groups)
         except overhead.Failed as failed:
             absent = re.search(r"ModuleNotFoundError|cannot open shared object", str(failed))
             self.add(what, None if absent else [str(failed)], str(failed))
             return None
         self.suite.figures[f"cupti: {what}, ns"] = samples
+        self.add(f"{what}, cores", [f"cut short: {samples.failed}"] if samples.failed else [],
+                 samples.cores)
+        for variant, uses in samples.uses.items():
+            self.add(f"{what}, {variant}", [], uses)
         return list(samples.values()), reports
 
     def replays_after_windows(self, plain):

@@ -17,7 +17,7 @@ def tell(path, test):
     """What passed and the headings of TAP are no reason."""
     print(f"-- {test['name']}: {test['result']}, exit {test.get('returncode')} ({path})")
     for stream in ("stdout", "stderr"):
-        lines = [line for line in test.get(stream, "").splitlines()
+        lines = [line for line in (test.get(stream) or "").splitlines()
                  if line.strip() and not line.startswith(("ok ", "#"))]
         for line in lines[-LINES_MAX:]:
             print("   ", line[:200])
@@ -34,7 +34,12 @@ def main() -> int:
             failed += 1
             continue
         for line in lines:
-            test = json.loads(line)
+            try:
+                test = json.loads(line)
+            except ValueError:
+                print(f"count-tests: {path}: a line is cut short: its test did not end")
+                failed += 1
+                continue
             result = test["result"]
             if result in GOOD:
                 passed += 1

@@ -56,8 +56,15 @@ for build in "${builds[@]}"; do
 	fi
 	once=()
 	[ "$name" = plain ] || once=(--no-suite once)
+	# An older log is of other tests.
+	rm -f "$dir/meson-logs/testlog.json"
 	meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes "$(nproc)" "${once[@]}" \
 		>"$dir.test.log" 2>&1
+	if ! grep -q '^Ok: ' "$dir.test.log"; then
+		tail -n 5 "$dir.test.log"
+		echo "test: the $name tests broke off, see $dir.test.log" >&2
+		broken=$((broken + 1))
+	fi
 	logs+=("$dir/meson-logs/testlog.json")
 done
 

@@ -173,7 +173,8 @@ static void drop_each(struct arena *a)
 		registry_unlock();
 		had = addr != 0 && stage_drop(s, addr);
 		registry_lock();
-		s->lost |= had;
+		/* As in batch_settle(). */
+		s->lost |= had && s->shadow == 0;
 	}
 	registry_unlock();
 }

@@ -348,7 +348,7 @@ ARENA_FN(arena_get_or_alloc,
  * @param live out: device address of the slot, the same at every call.
  * @param stream that orders the copy.
  * @return 0, ARENA_E_ABSENT, ARENA_E_INVALID, ARENA_E_SPEC, ARENA_E_NOMEM, ARENA_E_DEVICE,
- * ARENA_E_BUSY (a stream captures, the reload ends, a tag fills it), ARENA_E_UNSAFE (half written).
+ * ARENA_E_BUSY (a stream captures, the reload ends, a tag has it), ARENA_E_UNSAFE (half written).
  *
  * Any thread; two threads may stage different layers. Needs a CUDA context.
  */

@@ -13,6 +13,7 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*" | if [ -t 1 ]; then cat; else sed 's/
 
 build=build/demo
 mkdir -p build
+echo "Setting up and building; some minutes the first time (log: $build.log)"
 scripts/setup.sh --build-only
 if ! { [ -f $build/build.ninja ] || meson setup $build; } >$build.log 2>&1 ||
 	! ninja -C $build shim/libarena_shim.so reports/ctl/arenactl tests/engine/engine \
@@ -32,8 +33,9 @@ else
 	export LD_LIBRARY_PATH=$PWD/$build/tests/sim/full
 	families+=(--sim "$LD_LIBRARY_PATH")
 fi
-reports=$(mktemp -d -t arena-demo-XXXX)
-trap 'rm -rf "$reports"' EXIT
+reports=$build/what-was-reported # stays, to look at
+rm -rf "$reports"
+mkdir "$reports"
 
 # Run the engine with further options; what it serves one sequence is compared with a cold load.
 right=$("$program" --family=mla --seed=2 | sed -n 's/^serve 0 batch 1 //p')

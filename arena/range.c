@@ -287,6 +287,22 @@ void range_revive(struct range *r)
 	range_enter(r);
 }
 
+/* Blocks of the memory at [base, end), which was given back. Where another thread has got its
+ * addresses already, they are blocks of that one's. */
+static void forget_blocks(uint64_t base, uint64_t end)
+{
+	uint64_t last = end - 1;
+	struct range_view v;
+
+	while (end > base && range_below(range_live, base, &last, &v) != 0) {
+		if (v.base + v.size_bytes < end)
+			block_forget(v.base + v.size_bytes, end - (v.base + v.size_bytes));
+		end = v.base;
+	}
+	if (end > base)
+		block_forget(base, end - base);
+}
+
 void range_gone(struct range *r, bool tell)
 {
 	uint32_t stack = load_relaxed(&r->stack_close);
@@ -314,7 +330,7 @@ void range_gone(struct range *r, bool tell)
 		suspect_freed(r, stack);
 	/* What is unmapped may be mapped again with the blocks that are in it. */
 	if (r->kind != RANGE_MAPPED)
-		block_forget(r->base, r->size_bytes);
+		forget_blocks(r->base, r->base + r->size_bytes);
 	range_unpin(r);
 }
 

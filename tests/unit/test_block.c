@@ -310,6 +310,26 @@ Test(block, a_smaller_one_inside_a_dead_one, .init = start)
 	cr_assert(world_lists(SEGMENT + 8 * MIB, STALE_GENERATION));
 }
 
+/* The driver gives the addresses to another thread before the free has returned in this one. */
+Test(block, a_late_end_leaves_the_next_ones_blocks_alone, .init = start)
+{
+	struct range *old;
+
+	carve(SEGMENT, 4 * KIB);
+	carve(SEGMENT + 8 * MIB, 4 * KIB);
+	carve(SEGMENT + 16 * MIB, 4 * KIB);
+	old = ledger_close_begin(SEGMENT, 0);
+	world_open(SEGMENT + 4 * MIB, 2 * MIB, RANGE_DEVICE);
+	world_open(SEGMENT + 10 * MIB, 2 * MIB, RANGE_DEVICE);
+	carve(SEGMENT + 4 * MIB, 4 * KIB);
+	carve(SEGMENT + 10 * MIB, 4 * KIB);
+	capture(10, SEGMENT + 4 * MIB, SEGMENT + 10 * MIB);
+	ledger_close_end(old, true);
+	cr_assert(launches(10));
+	for (uint64_t at = 0; at <= 16 * MIB; at += 2 * MIB)
+		cr_assert_eq(block_covers(SEGMENT + at), at == 4 * MIB || at == 10 * MIB);
+}
+
 Test(block, what_was_dead_goes_with_its_segment, .init = start)
 {
 	carve(SEGMENT, 4 * KIB);

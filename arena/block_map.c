@@ -2,8 +2,7 @@
 /*
  * The hash is open, with linear probing, and no entry leaves it: a full one is made anew, without
  * what is dead; twice as large if it is half alive, so that each entry that is added pays for a few
- * steps of it. The tree has six levels of 64; granules
- * of 512 bytes make it
+ * steps of it. The tree has six levels of 64; granules of 512 bytes make it
  *
  *   bit  50    45 44    39 38    33 32    27 26    21 20             9 8       0
  *       +--------+--------+--------+--------+--------+-----------------+---------+

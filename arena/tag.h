@@ -24,7 +24,7 @@
  * tag's layer. Until then a longer pass makes the sequence longer, so that a first pass that was
  * cut short can be made good. What is not taught has no slots either: those that such a reload made
  * are tentative. Unless a graph reads them nobody misses their values, and a pass with other sizes
- * makes them anew, until they are put.
+ * makes them anew, until a put takes them, also one that fails then.
  *
  * A pass of values belongs to the reload of its first call, wherever the tag was pushed; a call on
  * the other side of a begin or an end is a misfit. While a reload is ending nothing is staged any

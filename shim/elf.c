@@ -179,7 +179,7 @@ static void *libc_function(const char *name)
 	return p;
 }
 
-struct dl_functions elf_libc_functions, elf_next_functions;
+struct libc_functions elf_libc_functions, elf_next_functions;
 
 /* The call below must return into this object: the C library searches after the caller. */
 __attribute__((noinline)) static void *next_function(const char *name, void *otherwise)
@@ -205,6 +205,7 @@ __attribute__((cold)) void elf_resolve(void)
 	RESOLVE(dlvsym);
 	RESOLVE(dlopen);
 	RESOLVE(dlmopen);
+	RESOLVE(getenv);
 	/* Pair with the acquires in elf_libc() and elf_next(). */
 	store_release(&elf_libc_functions.known, true);
 	store_release(&elf_next_functions.known, true);

@@ -41,20 +41,22 @@ void *elf_function(const struct elf_object *o, const char *name);
 /* @brief The last part of a path. */
 const char *elf_basename(const char *path);
 
-struct dl_functions {
+/* What the shim wraps of the C library. */
+struct libc_functions {
 	void *(*_Atomic dlsym)(void *handle, const char *name);
 	void *(*_Atomic dlvsym)(void *handle, const char *name, const char *version);
 	void *(*_Atomic dlopen)(const char *file, int mode);
 	void *(*_Atomic dlmopen)(Lmid_t lmid, const char *file, int mode);
+	char *(*_Atomic getenv)(const char *name);
 	_Atomic bool known;	/* the pointers above are set */
 };
 
 /* Behind elf_libc() and elf_next(). */
-extern struct dl_functions elf_libc_functions, elf_next_functions;
+extern struct libc_functions elf_libc_functions, elf_next_functions;
 void elf_resolve(void);
 
 /* @brief The C library's own, whatever preloads export: for what the shim itself looks up. */
-static inline const struct dl_functions *elf_libc(void)
+static inline const struct libc_functions *elf_libc(void)
 {
 	/* Pairs with the release in elf_resolve(). */
 	if (__builtin_expect(!load_acquire(&elf_libc_functions.known), 0))
@@ -63,7 +65,7 @@ static inline const struct dl_functions *elf_libc(void)
 }
 
 /* @brief The next in search order after the shim: another interposer, else the C library. */
-static inline const struct dl_functions *elf_next(void)
+static inline const struct libc_functions *elf_next(void)
 {
 	/* Pairs with the release in elf_resolve(). */
 	if (__builtin_expect(!load_acquire(&elf_next_functions.known), 0))

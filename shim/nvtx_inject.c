@@ -21,6 +21,7 @@
 #include "arena/arena.h"
 #include "arena/atomics.h"
 #include "arena/intern.h"
+#include "shim/elf.h"
 #include "shim/gate.h"
 #include "shim/log.h"
 #include "shim/modules.h"
@@ -307,7 +308,7 @@ static const char *environment(const char *name)
 	size_t length = strlen(name);
 
 	for (char **e = environ; e && *e; e++)
-		if (strncmp(*e, name, length) == 0 && (*e)[length] == '=')
+		if (**e == *name && strncmp(*e, name, length) == 0 && (*e)[length] == '=')
 			return *e + length + 1;
 	return NULL;
 }
@@ -372,16 +373,26 @@ static bool takes_part(void)
 	       gate_first();
 }
 
-static __attribute__((cold, noinline)) char *injection_slow(char *value)
+static __attribute__((cold, noinline)) char *injection_path(char *value)
 {
 	const char *own = takes_part() ? own_path() : NULL;
 
 	return own ? (char *)own : value;
 }
 
+/* A search of our own until the linker is up: to look a function up could need the environment. */
+static char *environment_of_all(const char *name)
+{
+	/* Pairs with the release in elf_resolve(). */
+	if (__builtin_expect(!load_acquire(&elf_next_functions.known), 0))
+		return (char *)environment(name);
+	return load_relaxed(&elf_next_functions.getenv)(name);
+}
+
+/* PyTorch asks at every matrix product, so other names cost a letter and a jump. */
 __attribute__((visibility("default"))) char *getenv(const char *name)
 {
-	char *value = (char *)environment(name);
-
-	return strcmp(name, VARIABLE) == 0 ? injection_slow(value) : value;
+	if (__builtin_expect(name[0] != VARIABLE[0] || strcmp(name, VARIABLE) != 0, 1))
+		return environment_of_all(name);
+	return injection_path((char *)environment(name));
 }

@@ -14,6 +14,7 @@ static void check_next(void)
 	unsigned *calls = dlsym(RTLD_DEFAULT, "lib_next_calls");
 	void **found = dlsym(RTLD_DEFAULT, "lib_next_found");
 	void **versioned = dlsym(RTLD_DEFAULT, "lib_next_found_versioned");
+	unsigned *asked = dlsym(RTLD_DEFAULT, "lib_next_asked"), before = asked ? *asked : 0;
 
 	gethostid();
 	CHECK(calls && *calls == 1, "gethostid() came by %u times", calls ? *calls : 0);
@@ -21,6 +22,11 @@ static void check_next(void)
 	      found ? object_of(*found) : "nothing");
 	CHECK(versioned && strncmp(object_of(*versioned), "libc.so", 7) == 0,
 	      "dlvsym(RTLD_NEXT) found %s", versioned ? object_of(*versioned) : "nothing");
+	CHECK(setenv("NEIGHBOUR", "asked", 1) == 0 && getenv("NEIGHBOUR") &&
+		      strcmp(getenv("NEIGHBOUR"), "asked") == 0,
+	      "getenv() does not find what is there");
+	CHECK(asked && *asked == before + 2, "getenv() came by %u times",
+	      asked ? *asked - before : 0);
 }
 
 int main(int argc, char **argv)

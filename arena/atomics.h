@@ -39,6 +39,10 @@
 #define fence_acquire()		atomic_thread_fence(memory_order_acquire)
 #define fence_release()		atomic_thread_fence(memory_order_release)
 
+/* A word that every launch reads and hardly anybody writes. They lie side by side: a launch finds
+ * little of us in the caches, and each line that it lacks costs as much as all it does. */
+#define LAUNCH_WORD		__attribute__((section("launch_words")))
+
 /* A counter that many threads bump and nobody orders anything by. */
 typedef _Atomic uint64_t counter_t;
 #define counter_bump(c)		((void)add_relaxed((c), 1))

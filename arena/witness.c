@@ -19,7 +19,7 @@ struct told_graph {
 	bool expected;
 };
 
-_Atomic bool witness_on;
+LAUNCH_WORD _Atomic bool witness_on;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct map nodes;  /* node -> struct witness; guarded by lock */

@@ -45,7 +45,7 @@ struct capturing {
 	size_t count;
 };
 
-_Atomic uint32_t captures_active;
+LAUNCH_WORD _Atomic uint32_t captures_active;
 static struct spinlock lock = SPINLOCK_INIT;
 static struct capture captures[CAPTURES_MAX]; /* guarded by lock */
 static uint64_t serial_last;		      /* guarded by lock */

@@ -39,7 +39,7 @@
  * constructor of a library, it holds a lock of the loader that the start needs. */
 #define START_WAIT_MS	500
 
-_Atomic int shim_state;
+LAUNCH_WORD _Atomic int shim_state;
 _Thread_local unsigned shim_inside;
 
 /* outside_start() ran in this process: there is an exit line to write. */

@@ -39,9 +39,10 @@
 #define fence_acquire()		atomic_thread_fence(memory_order_acquire)
 #define fence_release()		atomic_thread_fence(memory_order_release)
 
-/* A word that every launch reads and hardly anybody writes. They lie side by side: a launch finds
- * little of us in the caches, and each line that it lacks costs as much as all it does. */
-#define LAUNCH_WORD		__attribute__((section("launch_words")))
+/* A word that the quick paths read - launches, blocks, getenv() - and hardly anybody writes. They
+ * lie side by side: who comes by finds little of us in the caches, and a line that is not there
+ * costs as much as all that is done. */
+#define QUICK_WORD		__attribute__((section("quick_words")))
 
 /* A counter that many threads bump and nobody orders anything by. */
 typedef _Atomic uint64_t counter_t;

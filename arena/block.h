@@ -59,7 +59,8 @@ struct block_shard {
 } __attribute__((aligned(128)));
 _Static_assert(offsetof(struct block_shard, map.leaf) <= 64, "what an event touches");
 
-extern struct block_shard block_shards[BLOCK_SHARDS];
+/* Hidden: else its address is one more word to read. */
+extern struct block_shard block_shards[BLOCK_SHARDS] __attribute__((visibility("hidden")));
 
 /* @b, without an object, lives no more: it stays, with its granule and bytes. */
 static inline void block_die(struct block_shard *s, struct block *b)

@@ -60,8 +60,6 @@ struct device_ops {
 	/* The place of the program that a call stack was taken at: a hash of its innermost frames,
 	 * 0: unknown. NULL: there are no stacks. */
 	uint64_t (*stack_site)(uint32_t stack);
-	/* Something happened (event.h); NULL unless events are wanted. */
-	void (*event)(const struct event *e);
 
 	/* Stream handles up to this one name another stream in each thread or context. */
 	uint64_t shared_streams;

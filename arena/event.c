@@ -2,6 +2,10 @@
 /* Names of events. Any thread. */
 #include "arena/event.h"
 
+#include "arena/atomics.h"
+
+QUICK_WORD void (*event_sink)(const struct event *e);
+
 static const char *const event_names[EVENT_KIND_COUNT] = {
 #define X(id, name) [EVENT_##id] = name,
 	EVENT_KINDS(X)

@@ -3,9 +3,8 @@
 #ifndef ARENA_EVENT_H
 #define ARENA_EVENT_H
 
+#include <stddef.h>
 #include <stdint.h>
-
-#include "device.h"
 
 /* id, name in reports */
 #define EVENT_KINDS(X)                                                                        \
@@ -37,11 +36,14 @@ struct event {
 	uint32_t stack;		/* stack id, 0: none */
 };
 
+/* Who is told of each event, in the thread it happens in; NULL: nobody. Set before others run. */
+extern void (*event_sink)(const struct event *e);
+
 /* One branch when nobody listens. */
 #define event_emit(...)                                                                       \
 	do {                                                                                  \
-		if (__builtin_expect(device.event != NULL, 0))                                \
-			device.event(&(struct event){ __VA_ARGS__ });                         \
+		if (__builtin_expect(event_sink != NULL, 0))                                  \
+			event_sink(&(struct event){ __VA_ARGS__ });                           \
 	} while (0)
 
 #endif

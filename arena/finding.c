@@ -9,6 +9,7 @@
  * Threads: any. No lock of the core is held or taken.
  */
 #include "arena/finding.h"
+#include "arena/device.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

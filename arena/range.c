@@ -41,7 +41,7 @@ static pthread_mutex_t holders_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 struct index *range_live, *range_reserved, *range_blocks;
 struct range_counts range_counts;
-LAUNCH_WORD _Atomic uint32_t ledger_undefined_count;
+QUICK_WORD _Atomic uint32_t ledger_undefined_count;
 _Thread_local void (*ledger_opened)(const struct range *r)
 	__attribute__((tls_model("initial-exec")));
 

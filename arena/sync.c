@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 #include "arena/exec.h"
+#include "arena/device.h"
 #include "arena/sync.h"
 
 #define SLOTS  16384 /* handles that one process uses in its life, most are reused */

@@ -22,8 +22,8 @@ struct table {
 
 static struct exec *_Atomic first_buckets[1 << TABLE_LOG2_MIN];
 static struct table first_table = { 64 - TABLE_LOG2_MIN, first_buckets };
-static struct table *_Atomic table = &first_table;
-static LAUNCH_WORD _Atomic uint64_t version;
+static QUICK_WORD struct table *_Atomic table = &first_table;
+static QUICK_WORD _Atomic uint64_t version;
 static uint64_t live; /* guarded by the holders lock */
 
 static struct exec *_Atomic *bucket(const struct table *t, uint64_t handle)

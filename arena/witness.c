@@ -19,7 +19,7 @@ struct told_graph {
 	bool expected;
 };
 
-LAUNCH_WORD _Atomic bool witness_on;
+QUICK_WORD _Atomic bool witness_on;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct map nodes;  /* node -> struct witness; guarded by lock */

@@ -45,7 +45,7 @@ struct capturing {
 	size_t count;
 };
 
-LAUNCH_WORD _Atomic uint32_t captures_active;
+QUICK_WORD _Atomic uint32_t captures_active;
 static struct spinlock lock = SPINLOCK_INIT;
 static struct capture captures[CAPTURES_MAX]; /* guarded by lock */
 static uint64_t serial_last;		      /* guarded by lock */
@@ -257,7 +257,7 @@ static void emit_captured(CUgraph graph)
 {
 	size_t count = 0;
 
-	if (device.event == NULL)
+	if (event_sink == NULL)
 		return;
 	shim_inside++;
 	REAL(cuGraphGetNodes)(graph, NULL, &count);

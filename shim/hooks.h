@@ -40,14 +40,6 @@ struct hook_row {
 };
 extern const struct hook_row hook_rows[HOOK_COUNT];
 
-/* Was the row called? Set once and then only read: no contention on hot paths. */
-extern _Atomic uint8_t hook_seen[HOOK_COUNT];
-#define HOOK_ENTER(symbol)                                                                    \
-	do {                                                                                  \
-		if (__builtin_expect(!load_relaxed(&hook_seen[HOOK_##symbol]), 0))            \
-			store_relaxed(&hook_seen[HOOK_##symbol], 1);                          \
-	} while (0)
-
 /* Functions of uses.def that the oldest toolkit to build with does not declare. */
 #if CUDA_VERSION < 13020
 CUresult CUDAAPI cuFuncGetParamCount(CUfunction f, size_t *count);
@@ -58,10 +50,13 @@ CUresult CUDAAPI cuKernelGetParamCount(CUkernel k, size_t *count);
  * The real driver: REAL(cuMemAlloc_v2)(&p, n). Each pointer starts as a resolver that finds the
  * function, stores it here and calls it; a function that this driver lacks returns
  * CUDA_ERROR_NOT_FOUND. Rows of hooks.def, and of uses.def: what the shim itself asks.
+ * seen_: was the wrapper called? Set once and then only read, in the line of the pointer, which a
+ * wrapper needs in any case.
  */
 struct real_driver {
 #define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
-	CUresult(*_Atomic base##suffix##stream) params;
+	CUresult(*_Atomic base##suffix##stream) params;                                       \
+	_Atomic bool seen_##base##suffix##stream;
 #include "shim/hooks.def"
 #undef HOOK
 #define USE(symbol, params, args) CUresult(*_Atomic symbol) params;
@@ -71,6 +66,13 @@ struct real_driver {
 extern struct real_driver real;
 /* Pairs with the release store of the resolver: what it points at is mapped and relocated. */
 #define REAL(symbol) load_acquire(&real.symbol)
+
+/* First in each wrapper. */
+#define HOOK_ENTER(symbol)                                                                    \
+	do {                                                                                  \
+		if (__builtin_expect(!load_relaxed(&real.seen_##symbol), 0))                  \
+			store_relaxed(&real.seen_##symbol, true);                             \
+	} while (0)
 
 /* @brief Does this driver have the function? Loads the driver if need be. */
 bool real_has(const char *symbol);

@@ -32,5 +32,3 @@ const struct hook_row hook_rows[HOOK_COUNT] = {
 #include "shim/hooks.def"
 };
 #undef HOOK
-
-_Atomic uint8_t hook_seen[HOOK_COUNT];

@@ -39,7 +39,7 @@
  * constructor of a library, it holds a lock of the loader that the start needs. */
 #define START_WAIT_MS	500
 
-LAUNCH_WORD _Atomic int shim_state;
+QUICK_WORD _Atomic int shim_state;
 _Thread_local unsigned shim_inside;
 
 /* outside_start() ran in this process: there is an exit line to write. */
@@ -118,7 +118,7 @@ static int start(void)
 	device.event_done = sync_event_is_done;
 	device.finding = on_finding;
 	device.stack_site = stack_site;
-	device.event = option_value(OPTION_TRACE) ? report_event : NULL;
+	event_sink = option_value(OPTION_TRACE) ? report_event : NULL;
 	device_start();
 	start_reloads();
 	cupti_start();

@@ -381,18 +381,23 @@ static __attribute__((cold, noinline)) char *injection_path(char *value)
 }
 
 /* A search of our own until the linker is up: to look a function up could need the environment. */
-static char *environment_of_all(const char *name)
+static char *getenv_first(const char *name);
+static QUICK_WORD char *(*_Atomic getenv_next)(const char *name) = getenv_first;
+
+static __attribute__((cold)) char *getenv_first(const char *name)
 {
 	/* Pairs with the release in elf_resolve(). */
-	if (__builtin_expect(!load_acquire(&elf_next_functions.known), 0))
+	if (!load_acquire(&elf_next_functions.known))
 		return (char *)environment(name);
-	return load_relaxed(&elf_next_functions.getenv)(name);
+	/* Relaxed: code that was there before the shim. */
+	store_relaxed(&getenv_next, load_relaxed(&elf_next_functions.getenv));
+	return load_relaxed(&getenv_next)(name);
 }
 
 /* PyTorch asks at every matrix product, so other names cost a letter and a jump. */
 __attribute__((visibility("default"))) char *getenv(const char *name)
 {
 	if (__builtin_expect(name[0] != VARIABLE[0] || strcmp(name, VARIABLE) != 0, 1))
-		return environment_of_all(name);
+		return load_relaxed(&getenv_next)(name);
 	return injection_path((char *)environment(name));
 }

@@ -151,9 +151,11 @@ static report_fn resolve(report_fn _Atomic *at, report_fn own, const char *name)
 /* Is it an event of a device? Its shard. */
 static inline struct block_shard *device_shard(struct c10_device where)
 {
-	uint8_t shard = (uint8_t)where.index;
+	struct block_shard *s = &block_shards[(uint8_t)where.index];
 
-	return where.type == C10_CUDA && shard < BLOCK_SHARD_HOST ? &block_shards[shard] : NULL;
+	/* Else the compiler reckons the address anew at each use. */
+	__asm__("" : "+r"(s));
+	return where.type == C10_CUDA && (uint8_t)where.index < BLOCK_SHARD_HOST ? s : NULL;
 }
 
 /* Is that all there is to do? Nothing is quick before the shim is on and a block was recorded. */
@@ -178,12 +180,12 @@ static void record_other(void *ptr, int64_t bytes, struct c10_device where)
 
 /* All ways out are tail jumps, so that the quick one needs no frame. */
 #define TORCH_REPORT(function, types)                                              \
-	static report_fn _Atomic function##_next;                                  \
+	static QUICK_WORD report_fn _Atomic function##_next;                      \
 	static __attribute__((cold, noinline)) void function##_find(REPORT_PARAMS) \
 	{                                                                          \
 		resolve(&function##_next, function, REPORT types)(REPORT_ARGS);    \
 	}                                                                          \
-	static report_fn _Atomic function##_next = function##_find;                \
+	static QUICK_WORD report_fn _Atomic function##_next = function##_find;    \
 	static __attribute__((noinline)) void function##_slow(REPORT_PARAMS)       \
 	{                                                                          \
 		record_other(ptr, bytes, where);                                   \

@@ -7,6 +7,7 @@
 #define TESTS_UNIT_DOUBLES_H
 
 #include "arena/event.h"
+#include "arena/device.h"
 #include "arena/exec.h"
 #include "arena/suspect.h"
 

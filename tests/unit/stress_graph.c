@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "arena/exec.h"
+#include "arena/device.h"
 #include "arena/sync.h"
 #include "tests/unit/seed.h"
 

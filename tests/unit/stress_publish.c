@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "arena/binding.h"
+#include "arena/device.h"
 #include "arena/exec.h"
 #include "arena/registry.h"
 #include "arena/stage.h"

@@ -654,7 +654,7 @@ Test(exec, events_in_order)
 					 EVENT_REFUSED, EVENT_DESTROY };
 
 	guard_refuses = true;
-	device.event = note_event;
+	event_sink = note_event;
 	world_alloc(A);
 	world_exec(1, KERNEL(1, 1, A));
 	guard_launch(1, STREAM);

@@ -13,6 +13,7 @@
 
 #include "arena/block.h"
 #include "arena/born.h"
+#include "arena/device.h"
 #include "arena/event.h"
 #include "arena/scan.h"
 #include "shim/coverage.h"
@@ -45,7 +46,6 @@ static void expect(const char *what)
 
 _Atomic int shim_state = SHIM_ON;
 _Thread_local unsigned shim_inside __attribute__((tls_model("initial-exec")));
-_Atomic uint8_t hook_seen[HOOK_COUNT];
 counter_t coverage[COVERAGE_COUNT];
 struct device_ops device;
 _Atomic uint32_t ledger_undefined_count;

@@ -477,12 +477,12 @@ Test(ledger, events_tell_what_happened)
 {
 	struct range *r;
 
-	device.event = note_event;
+	event_sink = note_event;
 	r = open_at(A);
 	ledger_close_end(ledger_close_begin(A, 8), false);
 	cr_assert_eq(seen_count, 1, "a refused free is no event");
 	close_at(A);
-	device.event = NULL;
+	event_sink = NULL;
 
 	cr_assert_eq(seen_count, 2);
 	cr_assert_eq(seen[0].kind, EVENT_ALLOC);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "arena/exec.h"
+#include "arena/device.h"
 #include "arena/sync.h"
 
 #define S ((uint64_t)0x1000)

@@ -342,7 +342,7 @@ static void note_event(const struct event *e)
 
 Test(vmm, events)
 {
-	device.event = note_event;
+	event_sink = note_event;
 	reserve(R, 1);
 	map(R, 1);
 	unmap(R, 1, false);

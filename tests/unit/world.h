@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arena/exec.h"
+#include "arena/device.h"
 #include "arena/intern.h"
 #include "arena/ledger.h"
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU time of one replay of a graph of 256 nodes: overhead.py asks for slices. What a window costs
 while it is open is over by then: it is paid by the first replays, which are not measured. With
-"windows", instead: of the newest and of the first graph after each of six further captures."""
+"windows": of the first graph and of the newest, after six further windows: each graph is replayed
+until its window is closed before the next is captured."""
 import sys
 
 import torch
@@ -23,25 +24,19 @@ def capture():
     return graph
 
 
-def replays_of(graph):
-    return slices.Measure(graph.replay, REPLAYS)
-
-
-def say(name, graph):
+def capture_and_replay():
+    graph = capture()
     for _ in range(WARM_UP):
         graph.replay()
-    print("measure %s %.1f" % (name, slices.slice_ns(replays_of(graph), torch.cuda.synchronize)))
+    return graph
 
 
 x.mul_(1.0)
 torch.cuda.synchronize()
-first = capture()
-for _ in range(WARM_UP):
-    first.replay()
+graphs = [capture_and_replay() for _ in range(7 if "windows" in sys.argv else 1)]
 if "windows" in sys.argv:
-    for i in range(1, 7):
-        newest = capture()
-        say(f"cupti-newest-after-window-{i}", newest)
-        say(f"cupti-first-after-window-{i}", first)
+    measures = {"cupti-replay-first": graphs[0], "cupti-replay-newest": graphs[-1]}
 else:
-    slices.serve({"cupti-replay-256": replays_of(first)}, torch.cuda.synchronize)
+    measures = {"cupti-replay-256": graphs[0]}
+slices.serve({name: slices.Measure(graph.replay, REPLAYS) for name, graph in measures.items()},
+             torch.cuda.synchronize)

@@ -15,7 +15,9 @@ import run_case
 
 SECTION = "cupti"
 WORKERS = 16                    # programs that take no times
-PARTS = {"C": 0.3, "alone": 0.15, "PyTorch": 0.55}     # of the time; PyTorch takes long to start
+# Of the time; PyTorch takes long to start.
+PARTS = {"C": 0.25, "alone": 0.15, "PyTorch": 0.4, "windows": 0.35}
+WINDOWS = 6                     # that cupti_replay.py opens and closes, at least
 GOAL_PERCENT = 2                # of a replay, when no window is open
 MODES = {"off": ("ARENA_CUPTI=off", GOAL_PERCENT),
          "capture": ("window used and closed", GOAL_PERCENT),
@@ -98,29 +100,33 @@ class Section:
         self.replays("C", [self.suite.victims / "measure", "replays"])
         if "alone" in self.also:
             self.replays_without_us()
-        plain = self.replays("PyTorch", self.suite.python("cupti_replay.py"))
-        if plain:
-            self.replays_after_windows(plain)
+        self.replays("PyTorch", self.suite.python("cupti_replay.py"))
+        self.replays_after_windows()
+
+    def variants(self, command, modes):
+        """Without the library, and with it in each of the modes."""
+        return [overhead.Variant(mode or "plain", command, mode and "strict",
+                                 environment(self.suite, command, mode or "off"))
+                for mode in (None, *modes)]
 
     def replays(self, where, command):
-        """@return how many ns one takes without the library; None: it does not run."""
         modes = [mode for mode in MODES if mode not in ALSO or mode in self.also]
-        variants = [overhead.Variant(mode or "plain", command, mode and "strict",
-                                     environment(self.suite, command, mode or "off"))
-                    for mode in (None, *modes)]
-        taken = self.compare(f"replay in {where}", variants, self.seconds[where])
+        taken = self.compare(f"replay in {where}", self.variants(command, modes),
+                             self.seconds[where])
         if not taken:
-            return None
+            return
         (found,), reports = taken
         for mode in modes:
             what, goal = MODES[mode]
-            over, said = overhead.tell(found, mode, "plain", goal)
-            self.add(f"replay in {where}, {what}", [said] if over else [], said)
+            self.tell(f"replay in {where}, {what}", found, mode, goal)
         windows = [cupti_of(lines).get("windows") for lines in reports["capture"]]
         self.add(f"replay in {where}, windows", [] if all(windows) else
                  [f"not one in each process: {windows}"], f"{sum(windows)} in {len(windows)}"
                  if all(windows) else "")
-        return overhead.median_ns(found, "plain")
+
+    def tell(self, name, found, mode, goal):
+        over, said = overhead.tell(found, mode, "plain", goal)
+        self.add(name, [said] if over else [], said)
 
     def replays_without_us(self):
         """What CUPTI leaves behind by itself: the part of a closed window that is not ours."""
@@ -149,31 +155,30 @@ class Section:
             self.add(f"{what}, {variant}", [], uses)
         return list(samples.values()), reports
 
-    def replays_after_windows(self, plain):
+    def replays_after_windows(self):
+        """Does each window leave a little behind, in graphs that were there or in those to come?"""
         command = [*self.suite.python("cupti_replay.py"), "windows"]
-        r = self.under(command, "capture")
-        found = re.findall(r"^measure cupti-(\w+)-after-window-\d (\S+)$", r.out, re.M)
-        for which in ("newest", "first"):
-            each = [float(ns) for name, ns in found if name == which]
-            # A window that stayed open costs a hundred times more: that is no noise.
-            problems = ["a window stayed open"] if max(each, default=0) > 10 * plain else []
-            problems += [f"exit {r.code} {last_line(r.err)}"] if r.code or len(each) < 6 else []
-            note = " ".join(f"{ns:.0f}" for ns in each) + f" ns, without {plain:.0f}"
-            self.add(f"replay, {which} graph after each of 6 windows",
-                     [*problems, note] if problems else [], note)
-        self.tell_windows(cupti_of(r.lines))
+        what = f"replay after {WINDOWS} windows"
+        taken = self.compare(what, self.variants(command, ["capture"]), self.seconds["windows"])
+        if not taken:
+            return
+        measures, reports = taken
+        for which, found in zip(("first", "newest"), measures):
+            self.tell(f"{what}, {which} graph", found, "capture", GOAL_PERCENT)
+        self.tell_windows([cupti_of(lines) for lines in reports["capture"]])
 
     def tell_windows(self, facts):
-        windows = facts.get("windows", 0)
+        """@param facts of each process"""
         self.suite.figures["cupti: windows"] = facts
-        if not windows:
-            self.add("windows", [f"none was opened: {facts}"])
+        windows = [f.get("windows", 0) for f in facts]
+        if min(windows) < WINDOWS:
+            self.add("windows", [f"not {WINDOWS} in each process: {windows}"])
             return
-        attach = facts["attach_ns"] / windows / 1e6
-        finalize = facts["finalize_ns"] / windows / 1e6
-        self.add("windows", [] if windows >= 7 else ["fewer than captures"],
-                 f"{windows}, attach {attach:.1f} ms, finalize {finalize:.1f} ms; "
-                 f"CUPTI {facts.get('version')}, {facts.get('library')}")
+        attach, finalize = (sum(f[ns] for f in facts) / sum(windows) / 1e6
+                            for ns in ("attach_ns", "finalize_ns"))
+        self.add("windows", [], f"{sum(windows)} in {len(windows)}, attach {attach:.1f} ms, "
+                 f"finalize {finalize:.1f} ms; "
+                 f"CUPTI {facts[0].get('version')}, {facts[0].get('library')}")
 
     # ---- what CUPTI sees ----
 

@@ -95,7 +95,7 @@ static bool may_attach(void)
 /* Next to the shim, else wherever the linker looks. */
 static void *open_library(void)
 {
-	const struct libc_functions *libc = elf_libc();
+	const struct dl_functions *libc = elf_libc();
 	const char *slash;
 	char path[4096];
 	Dl_info own;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds dlsym and its family in the C library by walking its dynamic section.
+ * Finds functions by walking the dynamic sections of what is loaded: dlsym and its family in the C
+ * library, and what a function of the shim stands before.
  *
  * Asking dlsym() for dlsym would give the shim's own, and every other way (dlvsym with a version,
  * GLIBC_PRIVATE symbols) depends on the C library's age or on what other preloads export. The
@@ -179,7 +180,26 @@ static void *libc_function(const char *name)
 	return p;
 }
 
-struct libc_functions elf_libc_functions, elf_next_functions;
+/* What was there at the start comes first in the list, and never goes away. */
+void *elf_behind(const char *name)
+{
+	const struct r_debug_extended *debug = elf_debug();
+	const struct link_map *m = debug ? debug->base.r_map : NULL;
+	void *p = NULL;
+
+	if (!debug || debug->base.r_state != RT_CONSISTENT)
+		return NULL;
+	while (m && m->l_ld != _DYNAMIC)
+		m = m->l_next;
+	for (m = m ? m->l_next : NULL; m && !p; m = m->l_next) {
+		struct elf_object o = elf_read_map(m);
+
+		p = elf_function(&o, name);
+	}
+	return p ? p : libc_function(name);
+}
+
+struct dl_functions elf_libc_functions, elf_next_functions;
 
 /* The call below must return into this object: the C library searches after the caller. */
 __attribute__((noinline)) static void *next_function(const char *name, void *otherwise)
@@ -205,7 +225,6 @@ __attribute__((cold)) void elf_resolve(void)
 	RESOLVE(dlvsym);
 	RESOLVE(dlopen);
 	RESOLVE(dlmopen);
-	RESOLVE(getenv);
 	/* Pair with the acquires in elf_libc() and elf_next(). */
 	store_release(&elf_libc_functions.known, true);
 	store_release(&elf_next_functions.known, true);

@@ -38,25 +38,31 @@ const struct r_debug_extended *elf_debug(void);
 /* @brief Address of the function @name that the object defines, or NULL. */
 void *elf_function(const struct elf_object *o, const char *name);
 
+/*
+ * @brief The function @name that the program would have without the shim: of the object that is
+ * next in search order, another interposer or the C library. Takes no lock and calls nothing, so
+ * that it may be asked from inside malloc.
+ * @return NULL: the linker is at work; ask again.
+ */
+void *elf_behind(const char *name);
+
 /* @brief The last part of a path. */
 const char *elf_basename(const char *path);
 
-/* What the shim wraps of the C library. */
-struct libc_functions {
+struct dl_functions {
 	void *(*_Atomic dlsym)(void *handle, const char *name);
 	void *(*_Atomic dlvsym)(void *handle, const char *name, const char *version);
 	void *(*_Atomic dlopen)(const char *file, int mode);
 	void *(*_Atomic dlmopen)(Lmid_t lmid, const char *file, int mode);
-	char *(*_Atomic getenv)(const char *name);
 	_Atomic bool known;	/* the pointers above are set */
 };
 
 /* Behind elf_libc() and elf_next(). */
-extern struct libc_functions elf_libc_functions, elf_next_functions;
+extern struct dl_functions elf_libc_functions, elf_next_functions;
 void elf_resolve(void);
 
 /* @brief The C library's own, whatever preloads export: for what the shim itself looks up. */
-static inline const struct libc_functions *elf_libc(void)
+static inline const struct dl_functions *elf_libc(void)
 {
 	/* Pairs with the release in elf_resolve(). */
 	if (__builtin_expect(!load_acquire(&elf_libc_functions.known), 0))
@@ -65,7 +71,7 @@ static inline const struct libc_functions *elf_libc(void)
 }
 
 /* @brief The next in search order after the shim: another interposer, else the C library. */
-static inline const struct libc_functions *elf_next(void)
+static inline const struct dl_functions *elf_next(void)
 {
 	/* Pairs with the release in elf_resolve(). */
 	if (__builtin_expect(!load_acquire(&elf_next_functions.known), 0))

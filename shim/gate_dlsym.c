@@ -43,7 +43,7 @@ static bool is_cupti(void *handle, const char *name)
 EXPORT __typeof__(dlsym) gate_dlsym;
 EXPORT void *gate_dlsym(void *handle, const char *name)
 {
-	const struct libc_functions *next = elf_next();
+	const struct dl_functions *next = elf_next();
 	int row = row_of(handle, name);
 	void *p;
 
@@ -59,7 +59,7 @@ EXPORT_VERSIONS(gate_dlsym, dlsym);
 EXPORT __typeof__(dlvsym) gate_dlvsym;
 EXPORT void *gate_dlvsym(void *handle, const char *name, const char *version)
 {
-	const struct libc_functions *next = elf_next();
+	const struct dl_functions *next = elf_next();
 	int row = row_of(handle, name);
 	void *p;
 

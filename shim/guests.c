@@ -50,7 +50,7 @@ static void finalises(void)
 /* What the code at @caller would have bound @name to. */
 static void *find_for(const void *caller, const char *name)
 {
-	const struct libc_functions *libc = elf_libc();
+	const struct dl_functions *libc = elf_libc();
 	void *p = load_relaxed(&libc->dlsym)(RTLD_NEXT, name), *handle;
 	Dl_info where;
 

@@ -313,10 +313,25 @@ static const char *environment(const char *name)
 	return NULL;
 }
 
+/* Whom getenv() hands on to. */
+static char *getenv_first(const char *name);
+static QUICK_WORD char *(*_Atomic getenv_next)(const char *name) = getenv_first;
+
+static __attribute__((cold)) char *getenv_first(const char *name)
+{
+	char *(*next_one)(const char *) = (char *(*)(const char *))elf_behind("getenv");
+
+	if (!next_one)
+		return (char *)environment(name);
+	/* Relaxed: code that was loaded with the shim. */
+	store_relaxed(&getenv_next, next_one);
+	return next_one(name);
+}
+
 /* @return what the tool answered; 0: there is none. */
 static int initialise_tool(get_export_table_fn get)
 {
-	const char *path = environment(VARIABLE);
+	const char *path = load_relaxed(&getenv_next)(VARIABLE);
 	initialize_fn initialise;
 	void *tool;
 
@@ -380,24 +395,10 @@ static __attribute__((cold, noinline)) char *injection_path(char *value)
 	return own ? (char *)own : value;
 }
 
-/* A search of our own until the linker is up: to look a function up could need the environment. */
-static char *getenv_first(const char *name);
-static QUICK_WORD char *(*_Atomic getenv_next)(const char *name) = getenv_first;
-
-static __attribute__((cold)) char *getenv_first(const char *name)
-{
-	/* Pairs with the release in elf_resolve(). */
-	if (!load_acquire(&elf_next_functions.known))
-		return (char *)environment(name);
-	/* Relaxed: code that was there before the shim. */
-	store_relaxed(&getenv_next, load_relaxed(&elf_next_functions.getenv));
-	return load_relaxed(&getenv_next)(name);
-}
-
-/* PyTorch asks at every matrix product, so other names cost a letter and a jump. */
+/* PyTorch asks at every matrix product: what does not begin like ours costs a letter and a jump. */
 __attribute__((visibility("default"))) char *getenv(const char *name)
 {
 	if (__builtin_expect(name[0] != VARIABLE[0] || strcmp(name, VARIABLE) != 0, 1))
 		return load_relaxed(&getenv_next)(name);
-	return injection_path((char *)environment(name));
+	return injection_path(load_relaxed(&getenv_next)(name));
 }

@@ -9,6 +9,14 @@
 
 #include <unistd.h>
 
+static const char *in_front;
+
+/* Before anything was looked up. */
+__attribute__((constructor)) static void ask_early(void)
+{
+	in_front = getenv("NEIGHBOUR_IN_FRONT");
+}
+
 static void check_next(void)
 {
 	unsigned *calls = dlsym(RTLD_DEFAULT, "lib_next_calls");
@@ -25,6 +33,8 @@ static void check_next(void)
 	CHECK(setenv("NEIGHBOUR", "asked", 1) == 0 && getenv("NEIGHBOUR") &&
 		      strcmp(getenv("NEIGHBOUR"), "asked") == 0,
 	      "getenv() does not find what is there");
+	CHECK(in_front && strcmp(in_front, "lib_next") == 0, "getenv() found %s at first",
+	      in_front ? in_front : "nothing");
 	CHECK(asked && *asked == before + 2, "getenv() came by %u times",
 	      asked ? *asked - before : 0);
 }

@@ -39,9 +39,9 @@
 #define fence_acquire()		atomic_thread_fence(memory_order_acquire)
 #define fence_release()		atomic_thread_fence(memory_order_release)
 
-/* A word that the quick paths read - launches, blocks, getenv() - and hardly anybody writes. They
- * lie side by side: who comes by finds little of us in the caches, and a line that is not there
- * costs as much as all that is done. */
+/* A word that the quick paths read - launches, block events, getenv() - and hardly anybody writes.
+ * They share a line: the program has pushed us out of the caches, and each line that is missing
+ * costs as much as the work itself. */
 #define QUICK_WORD		__attribute__((section("quick_words")))
 
 /* A counter that many threads bump and nobody orders anything by. */

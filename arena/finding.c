@@ -9,7 +9,6 @@
  * Threads: any. No lock of the core is held or taken.
  */
 #include "arena/finding.h"
-#include "arena/device.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -18,6 +17,7 @@
 #include <time.h>
 
 #include "arena/atomics.h"
+#include "arena/device.h"
 #include "arena/exec.h"
 #include "arena/infer.h"
 #include "arena/intern.h"

@@ -11,9 +11,9 @@
  */
 #include <stddef.h>
 
-#include "arena/exec.h"
-#include "arena/device.h"
 #include "arena/sync.h"
+#include "arena/device.h"
+#include "arena/exec.h"
 
 #define SLOTS  16384 /* handles that one process uses in its life, most are reused */
 #define PROBES 64

@@ -45,7 +45,8 @@ struct capturing {
 	size_t count;
 };
 
-QUICK_WORD _Atomic uint32_t captures_active;
+/* The first of the quick words: the others follow in its line. */
+QUICK_WORD __attribute__((aligned(64))) _Atomic uint32_t captures_active;
 static struct spinlock lock = SPINLOCK_INIT;
 static struct capture captures[CAPTURES_MAX]; /* guarded by lock */
 static uint64_t serial_last;		      /* guarded by lock */

@@ -37,6 +37,7 @@ struct hook_row {
 	enum hook_family family;
 	enum hook_kind kind;
 	void *wrapper;
+	_Atomic bool *seen;
 };
 extern const struct hook_row hook_rows[HOOK_COUNT];
 
@@ -67,7 +68,7 @@ extern struct real_driver real;
 /* Pairs with the release store of the resolver: what it points at is mapped and relocated. */
 #define REAL(symbol) load_acquire(&real.symbol)
 
-/* First in each wrapper. */
+/* First thing in a wrapper, or after the call where that may not be (cuInit). */
 #define HOOK_ENTER(symbol)                                                                    \
 	do {                                                                                  \
 		if (__builtin_expect(!load_relaxed(&real.seen_##symbol), 0))                  \

@@ -27,6 +27,7 @@
 		.family = FAMILY_##family_,                                                   \
 		.kind = KIND_##kind_,                                                         \
 		.wrapper = (void *)base_##suffix_##stream_,                                   \
+		.seen = &real.seen_##base_##suffix_##stream_,                                 \
 	},
 const struct hook_row hook_rows[HOOK_COUNT] = {
 #include "shim/hooks.def"

@@ -81,11 +81,9 @@ static void give_coverage(report_gap_fn add, void *to)
 
 static void give_entries(report_pair_fn add, void *to)
 {
-#define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
-	if (load_relaxed(&real.seen_##base##suffix##stream))                                  \
-		add(to, "entries", #base #suffix #stream);
-#include "shim/hooks.def"
-#undef HOOK
+	for (int i = 0; i < HOOK_COUNT; i++)
+		if (load_relaxed(hook_rows[i].seen))
+			add(to, "entries", hook_rows[i].symbol);
 }
 
 static void give_notes(report_pair_fn add, void *to)
@@ -199,8 +197,6 @@ void outside_forget(void)
 	stacks_forget();
 	nvtx_forget();
 	coverage_forget();
-#define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
-	store_relaxed(&real.seen_##base##suffix##stream, false);
-#include "shim/hooks.def"
-#undef HOOK
+	for (int i = 0; i < HOOK_COUNT; i++)
+		store_relaxed(hook_rows[i].seen, false);
 }

@@ -85,7 +85,7 @@ bool real_has(const char *symbol)
 #define HOOK(base, suffix, since, stream, family, kind, doc, params, args)                    \
 	.base##suffix##stream = lazy_##base##suffix##stream,
 #define USE(symbol, params, args) .symbol = lazy_##symbol,
-struct real_driver real = {
+__attribute__((aligned(64))) struct real_driver real = {
 #include "shim/hooks.def"
 #include "shim/uses.def"
 };

@@ -178,14 +178,17 @@ static void record_other(void *ptr, int64_t bytes, struct c10_device where)
 	void *ptr, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device where
 #define REPORT_ARGS ptr, bytes, allocated, reserved, where
 
+/* PyTorch 2 reports each block. */
+static QUICK_WORD report_fn _Atomic torch_report_next;
+
 /* All ways out are tail jumps, so that the quick one needs no frame. */
 #define TORCH_REPORT(function, types)                                              \
-	static QUICK_WORD report_fn _Atomic function##_next;                      \
+	static report_fn _Atomic function##_next;                                  \
 	static __attribute__((cold, noinline)) void function##_find(REPORT_PARAMS) \
 	{                                                                          \
 		resolve(&function##_next, function, REPORT types)(REPORT_ARGS);    \
 	}                                                                          \
-	static QUICK_WORD report_fn _Atomic function##_next = function##_find;    \
+	static report_fn _Atomic function##_next = function##_find;                \
 	static __attribute__((noinline)) void function##_slow(REPORT_PARAMS)       \
 	{                                                                          \
 		record_other(ptr, bytes, where);                                   \

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 SKIP = 77
+LINE = 64                       # bytes of the cache
 LINES_MAX = 600
 COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 40
@@ -127,6 +128,20 @@ def rule_needed(args):
     for line in out.splitlines():
         if 'GLIBC_PRIVATE' in line:
             yield f'{args.shim}: uses {line.split()[-1]}'
+
+
+def rule_quick(args):
+    """What the quick paths read lies in one cache line (QUICK_WORD in arena/atomics.h)."""
+    out = subprocess.run(['readelf', '-SW', args.shim], check=True, capture_output=True,
+                         text=True).stdout
+    found = re.search(r' quick_words +\w+ +(\w+) \w+ (\w+)', out)
+    if not found:
+        yield f'{args.shim}: no section quick_words'
+        return
+    start, size = (int(word, 16) for word in found.groups())
+
+    if start // LINE != (start + size - 1) // LINE:
+        yield f'{args.shim}: {size} bytes of quick words from {start:#x} on are not in one line'
 
 
 def rule_entries(args):

@@ -6,8 +6,8 @@
 #ifndef TESTS_UNIT_DOUBLES_H
 #define TESTS_UNIT_DOUBLES_H
 
-#include "arena/event.h"
 #include "arena/device.h"
+#include "arena/event.h"
 #include "arena/exec.h"
 #include "arena/suspect.h"
 

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "arena/exec.h"
 #include "arena/device.h"
+#include "arena/exec.h"
 #include "arena/sync.h"
 #include "tests/unit/seed.h"
 

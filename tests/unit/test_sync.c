@@ -3,8 +3,8 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 
-#include "arena/exec.h"
 #include "arena/device.h"
+#include "arena/exec.h"
 #include "arena/sync.h"
 
 #define S ((uint64_t)0x1000)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arena/exec.h"
 #include "arena/device.h"
+#include "arena/exec.h"
 #include "arena/intern.h"
 #include "arena/ledger.h"
 

@@ -23,6 +23,7 @@ static void check_next(void)
 	void **found = dlsym(RTLD_DEFAULT, "lib_next_found");
 	void **versioned = dlsym(RTLD_DEFAULT, "lib_next_found_versioned");
 	unsigned *asked = dlsym(RTLD_DEFAULT, "lib_next_asked"), before = asked ? *asked : 0;
+	const char *value;
 
 	gethostid();
 	CHECK(calls && *calls == 1, "gethostid() came by %u times", calls ? *calls : 0);
@@ -30,12 +31,12 @@ static void check_next(void)
 	      found ? object_of(*found) : "nothing");
 	CHECK(versioned && strncmp(object_of(*versioned), "libc.so", 7) == 0,
 	      "dlvsym(RTLD_NEXT) found %s", versioned ? object_of(*versioned) : "nothing");
-	CHECK(setenv("NEIGHBOUR", "asked", 1) == 0 && getenv("NEIGHBOUR") &&
-		      strcmp(getenv("NEIGHBOUR"), "asked") == 0,
-	      "getenv() does not find what is there");
+	CHECK(setenv("NEIGHBOUR", "asked", 1) == 0, "no memory");
+	value = getenv("NEIGHBOUR"); /* once: a compiler may make one call of two */
+	CHECK(value && strcmp(value, "asked") == 0, "getenv() found %s", value ? value : "nothing");
 	CHECK(in_front && strcmp(in_front, "lib_next") == 0, "getenv() found %s at first",
 	      in_front ? in_front : "nothing");
-	CHECK(asked && *asked == before + 2, "getenv() came by %u times",
+	CHECK(asked && *asked == before + 1, "getenv() came by %u times",
 	      asked ? *asked - before : 0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of events. Any thread. */
+/* Job: names of events, and who is told of them. Any thread. */
 #include "arena/event.h"
 
 #include "arena/atomics.h"

@@ -4,7 +4,8 @@
  *
  * The rows of a tile lie anywhere, so a block brings all rows of its columns to shared memory, as
  * rows of codes side by side, and makes tile after tile of it. Where the columns of a whole tile
- * are too many, 2, 4 or 8 blocks share them (struct share).
+ * are too many, 2, 4 or 8 blocks share them (struct share). From 4 on, without 8-bit activations,
+ * each stores parts of sectors: slow, once the output exceeds the L2 (tests/gpu/RESULTS.md).
  *
  * A line is 32 columns: 128 bytes of the source, 4 sectors of 8 columns, which are what warps 2 l
  * and 2 l + 1 want, 16 columns each (8-bit activations: 4 warps, 8 each). What a warp reads at once

@@ -39,6 +39,102 @@ static __device__ __forceinline__ uint32_t shared_bytes(void)
 	return bytes;
 }
 
+/*
+ * A cluster of blocks: they run at the same time and reach each other's shared memory, once all
+ * have started and until they have met for the last time. A launch without one: of one block.
+ */
+static __device__ __forceinline__ uint32_t cluster_blocks(void)
+{
+	uint32_t blocks = 1;
+
+#if __CUDA_ARCH__ >= 900
+	asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+#endif
+	return blocks;
+}
+
+static __device__ __forceinline__ uint32_t cluster_rank(void)
+{
+	uint32_t rank = 0;
+
+#if __CUDA_ARCH__ >= 900
+	asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+	return rank;
+}
+
+/*
+ * All threads of all its blocks come by, each in turn. After the wait, what any of them wrote to
+ * shared memory before it arrived is there; or only, if @relaxed: has used what it read there (no
+ * fence, so that no store is waited for).
+ */
+static __device__ __forceinline__ void cluster_arrive(bool relaxed)
+{
+#if __CUDA_ARCH__ >= 900
+	if (relaxed)
+		asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+	else
+		asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void cluster_wait(void)
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#else
+	__syncthreads();
+#endif
+}
+
+/* Where @p, in shared memory, is in block @rank, if there are clusters. */
+static __device__ __forceinline__ uint32_t cluster_at(const void *p, uint32_t rank)
+{
+	uint32_t at = (uint32_t)__cvta_generic_to_shared(p);
+
+#if __CUDA_ARCH__ >= 900
+	asm("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(at) : "r"(rank));
+#endif
+	return at;
+}
+
+#if __CUDA_ARCH__ >= 900
+#define CLUSTER_LOAD "ld.shared::cluster"
+#else
+#define CLUSTER_LOAD "ld.shared"
+#endif
+
+/* What is there. */
+static __device__ __forceinline__ uint2 cluster_uint2(const void *p, uint32_t rank)
+{
+	uint2 x;
+
+	asm volatile(CLUSTER_LOAD ".v2.u32 {%0, %1}, [%2];"
+		     : "=r"(x.x), "=r"(x.y)
+		     : "r"(cluster_at(p, rank))
+		     : "memory");
+	return x;
+}
+
+static __device__ __forceinline__ uint4 cluster_uint4(const void *p, uint32_t rank)
+{
+	uint4 x;
+
+	asm volatile(CLUSTER_LOAD ".v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+		     : "r"(cluster_at(p, rank))
+		     : "memory");
+	return x;
+}
+
+/* A hint. @p, @bytes: multiples of 16. */
+static __device__ __forceinline__ void prefetch_l2(const void *p, uint32_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+#endif
+}
+
 /* ---- codes ---- */
 
 /* Column @c of a word in AWQ's order: even columns in the low half, odd ones in the high half. */

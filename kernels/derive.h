@@ -49,7 +49,10 @@
 /* Keys of arena_moe_*: experts are counted in shared memory. */
 #define MOE_EXPERTS_MAX 1024
 
-/* arena_marlin_order: threads of a block. */
+/* Blocks of a cluster at most: more than 8 only where the device has room (sm_90 has). */
+#define DERIVE_CLUSTER_MAX 16
+
+/* arena_marlin_order: threads of a block at most. */
 #define MARLIN_ORDER_THREADS 1024
 
 #ifdef __CUDACC__
@@ -59,38 +62,25 @@
 #endif
 
 /*
- * Its rows of codes in shared memory, where @parts blocks share the columns of a tile: words of a
- * row; places of which each is for a row of every word, so many that no two words which a warp
- * writes at once share a bank; bytes of all.
+ * Its rows of codes in shared memory, where @blocks of a cluster share them: words of a row; words
+ * from the first row of each word of the source to the second, so many that no two that a warp
+ * writes at once share a bank; bytes of all, and of a row of zeros.
  */
-DERIVE_FN uint32_t marlin_order_words(uint32_t bits, bool a8, uint32_t parts)
+DERIVE_FN uint32_t marlin_order_row(uint32_t bits, bool a8)
 {
-	return (a8 ? 1 : 2) * bits / parts;
+	return a8 ? bits / 2 : 2 * bits;
 }
 
-DERIVE_FN uint64_t marlin_order_places(uint64_t k, uint32_t bits, uint32_t words)
+DERIVE_FN uint64_t marlin_order_stride(uint64_t k, uint32_t bits, bool a8, uint32_t blocks)
 {
-	uint32_t odd = words < 8 ? 8 / words : 1, even = 2 * odd;
+	uint64_t words = DERIVE_CEIL(k * bits / 32, blocks) * marlin_order_row(bits, a8);
 
-	return DERIVE_UP(k * bits / 32 + odd, even) - odd;
+	return DERIVE_UP(words + 8, 16) - 8;
 }
 
-DERIVE_FN uint64_t marlin_order_bytes(uint64_t k, uint32_t bits, bool a8, uint32_t parts)
+DERIVE_FN uint64_t marlin_order_bytes(uint64_t k, uint32_t bits, bool a8, uint32_t blocks)
 {
-	uint32_t words = marlin_order_words(bits, a8, parts);
-
-	return marlin_order_places(k, bits, words) * (32 / bits) * words * 4;
-}
-
-/* @return as few parts as @shared bytes allow, since each reads what others read, too; 0: none */
-DERIVE_FN uint32_t marlin_order_parts(uint64_t k, uint32_t bits, bool a8, uint64_t shared)
-{
-	uint32_t parts = 1;
-
-	while (marlin_order_bytes(k, bits, a8, parts) > shared)
-		if (marlin_order_words(bits, a8, parts *= 2) < 2)
-			return 0;
-	return parts;
+	return marlin_order_stride(k, bits, a8, blocks) * (32 / bits) * 4 + 16;
 }
 
 #ifndef __CUDACC__
@@ -142,13 +132,15 @@ derive_twin_fn derive_twin(const char *name);
 /* What a launch depends on, of the device. */
 struct derive_chip {
 	uint32_t multiprocessors;
-	uint32_t shared; /* a block's at most, bytes */
+	uint32_t shared;  /* a block's at most, bytes */
+	uint32_t cluster; /* blocks of a cluster at most; 1 or 0: it has none */
 };
 
 /* The kernel is that of the row, or a quicker one with the same parameters and result. */
 struct derive_launch {
 	const char *kernel;
 	uint32_t blocks, threads, shared; /* shared memory, bytes */
+	uint32_t cluster;		  /* blocks of a cluster, of which @blocks is a multiple */
 };
 
 /* @brief The quickest way to launch @d. The kernel of the row runs with any grid, too. */

@@ -24,19 +24,33 @@ static uint32_t blocks_for(const struct derive *d, const void *args, uint32_t mo
 	return blocks == 0 ? 1 : (uint32_t)blocks;
 }
 
-/* Where not even the smallest part of a tile's columns fits, the kernel of the row stays. */
-static void launch_order(const struct arena_marlin_repack_args *a, uint32_t shared,
+#define SHARED_RESERVED 1024 /* bytes of a block, beside what it asks for */
+
+/*
+ * As few blocks as can hold all rows; if more than two, as many that two are on a multiprocessor,
+ * of which one reads while the other one looks up. Where too few are a cluster, the kernel of the
+ * row stays. No more than run at a time, as each takes stripe after stripe.
+ */
+static void launch_order(const struct arena_marlin_repack_args *a, const struct derive_chip *chip,
 			 struct derive_launch *out)
 {
-	bool a8 = (a->flags & MARLIN_A8) != 0;
-	uint32_t parts = marlin_order_parts(a->k, a->bits, a8, shared);
+	uint64_t spare = chip->shared < SHARED_RESERVED ? 0 : chip->shared - SHARED_RESERVED;
+	bool a8 = (a->flags & MARLIN_A8) != 0, two;
+	uint32_t blocks = 1, stripes = a->n / (a8 ? 16 : 64), most;
 
-	if (parts == 0)
-		return;
+	while (marlin_order_bytes(a->k, a->bits, a8, blocks) > chip->shared)
+		if ((blocks *= 2) > chip->cluster)
+			return;
+	while (blocks > 2 && 2 * blocks <= chip->cluster &&
+	       marlin_order_bytes(a->k, a->bits, a8, blocks) > spare / 2)
+		blocks *= 2;
+	out->shared = (uint32_t)marlin_order_bytes(a->k, a->bits, a8, blocks);
+	two = out->shared <= spare / 2;
+	most = chip->multiprocessors * (two ? 2 : 1) / blocks;
 	out->kernel = "arena_marlin_order";
-	out->blocks = a->n / (a8 ? 32 : 64) * parts;
-	out->threads = MARLIN_ORDER_THREADS;
-	out->shared = (uint32_t)marlin_order_bytes(a->k, a->bits, a8, parts);
+	out->blocks = (stripes < most || most == 0 ? stripes : most) * blocks;
+	out->threads = two ? MARLIN_ORDER_THREADS / 2 : MARLIN_ORDER_THREADS;
+	out->cluster = blocks;
 }
 
 static void launch_marlin(const struct arena_marlin_repack_args *a, const struct derive_chip *chip,
@@ -47,7 +61,7 @@ static void launch_marlin(const struct arena_marlin_repack_args *a, const struct
 	if (a->flags & MARLIN_AWQ)
 		out->kernel = "arena_marlin_awq";
 	else if (a->perm != 0 && a->perm % 16 == 0)
-		launch_order(a, chip->shared, out);
+		launch_order(a, chip, out);
 }
 
 void derive_launch(const struct derive *d, const void *args, const struct derive_chip *chip,
@@ -57,6 +71,7 @@ void derive_launch(const struct derive *d, const void *args, const struct derive
 		.kernel = d->name,
 		.blocks = blocks_for(d, args, BLOCKS_EACH * chip->multiprocessors),
 		.threads = DERIVE_THREADS,
+		.cluster = 1,
 	};
 	if (!strcmp(d->name, "arena_marlin_repack"))
 		launch_marlin(args, chip, out);

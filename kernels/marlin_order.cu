@@ -2,19 +2,22 @@
 /*
  * Marlin's repack of a GPTQ weight in act-order; see marlin.c, the twin.
  *
- * The rows of a tile lie anywhere, so a block brings all rows of its columns to shared memory, as
- * rows of codes side by side, and makes tile after tile of it. Where the columns of a whole tile
- * are too many, 2, 4 or 8 blocks share them (struct share). From 4 on, without 8-bit activations,
- * each stores parts of sectors: slow, once the output exceeds the L2 (tests/gpu/RESULTS.md).
+ * The rows of a tile lie anywhere, so all rows of a stripe of columns are brought to shared memory,
+ * as rows of codes side by side, and tile after tile is made of them. Where they are too many for a
+ * block, a cluster has them: word w of a column, and so its rows, is block w % blocks's. Each makes
+ * as many of the tiles, and looks rows up where they are. While it does, the next stripe is on its
+ * way to the L2.
  *
- * A line is 32 columns: 128 bytes of the source, 4 sectors of 8 columns, which are what warps 2 l
- * and 2 l + 1 want, 16 columns each (8-bit activations: 4 warps, 8 each). What a warp reads at once
- * is whole lines, since each one that an instruction touches takes the L1 a cycle: so no lane has
- * all that a word of a row is made of, and lanes of one line exchange what they have read.
+ * A stripe is 64 columns, a tile wide, or with 8-bit activations half a tile. What is stored is
+ * whole sectors in any case, and what a warp reads at once whole lines or every other half of their
+ * sectors. So no lane has all that a word of a row is made of: lanes exchange what they have read.
  *
- * A row in shared memory, 8 bits: for each line and column of a sector a word, the codes of the four
- * sectors. 4 bits: for each quad of such columns and each line two words, of two sectors each, those
- * of the two warps in the same half (8-bit activations: of warps 0 and 1, and of 2 and 3).
+ * In the source a tile has lines of 128 bytes, each 4 sectors of 8 columns, or 2 quads. Of a line,
+ * warps 2 l and 2 l + 1 want 16 columns each, 2 sectors (8-bit activations: 4 warps, a sector each,
+ * and a stripe is one quad of each). A row in shared memory, 8 bits: for each line and column of a
+ * sector a word, the codes of the four sectors. 4 bits: for each quad of such columns and each line
+ * two words, of two sectors each, those of the two warps in the same half (8-bit activations: of
+ * warps 0 and 1, and of 2 and 3).
  */
 #include "kernels/marlin.cuh"
 
@@ -25,36 +28,24 @@ struct order {
 	const int32_t *perm;
 	uint4 *out;
 	uint32_t k, n;
-	uint32_t tile, part; /* of a row of tiles; of that tile */
+	uint32_t stripe;
+	uint32_t rank, log_blocks; /* in the cluster */
+	uint32_t stride;	   /* marlin_order_stride() */
+	uint32_t *rows;
 };
 
-template <int BITS, bool A8, int PARTS> struct share {
+template <int BITS, bool A8> struct form {
 	static constexpr bool a8 = A8;
-	static constexpr uint32_t bits = BITS, f = 32 / BITS, parts = PARTS;
+	static constexpr uint32_t bits = BITS, f = 32 / BITS;
 	static constexpr uint32_t tile_k = A8 ? 32 : 16, tile_n = 1024 / tile_k;
-	/* First each block gets a quad of a sector's columns, then a line, then a pair. */
-	static constexpr uint32_t lines = A8 || PARTS >= 4 ? 1 : 2;
-	static constexpr uint32_t columns = PARTS == 1 ? 8 : PARTS == (A8 ? 4 : 8) ? 2 : 4;
-	static constexpr uint32_t quads = columns == 8 ? 2 : 1;
-	static constexpr uint32_t row_words = lines * columns * BITS / 8; /* marlin_order_words() */
-	static constexpr uint32_t lanes = lines * 4 * quads; /* that read a row of words */
-	static constexpr uint32_t rows = A8 ? 8 : 4;	     /* that what a lane stores is made of */
-
-	static __device__ __forceinline__ uint32_t first_line(uint32_t part)
-	{
-		return !A8 && PARTS >= 4 ? part >> 1 & 1 : 0;
-	}
-
-	static __device__ __forceinline__ uint32_t first_column(uint32_t part)
-	{
-		return 4 * (part & 1) + (columns == 2 ? 2 * (part / (A8 ? 2 : 4)) : 0);
-	}
-
-	/* Where row @i of words @w begins. */
-	static __device__ __forceinline__ uint32_t place(uint32_t i, uint32_t w, uint32_t k)
-	{
-		return (i * (uint32_t)marlin_order_places(k, BITS, row_words) + w) * row_words;
-	}
+	static constexpr uint32_t tile = 8 * BITS;	 /* uint4 */
+	static constexpr uint32_t stripes = A8 ? 2 : 1;	 /* of a tile */
+	static constexpr uint32_t quads = A8 ? 1 : 2;	 /* of a sector, in a stripe */
+	static constexpr uint32_t lanes = A8 ? 4 : 16;	 /* that read the words of a stripe */
+	static constexpr uint32_t row = A8 ? BITS / 2 : 2 * BITS; /* words, marlin_order_row() */
+	static constexpr uint32_t words = A8 ? 2 : 4;	 /* of it, that a lane takes: a unit */
+	static constexpr uint32_t units = row / words;
+	static constexpr uint32_t rows = A8 ? 8 : 4; /* that what a lane stores is made of */
 };
 
 /* ---- into shared memory ---- */
@@ -92,243 +83,256 @@ static __device__ __forceinline__ uint32_t swap_rows(uint32_t x, uint32_t apart,
 	return swap_halves(x, 2 * apart, sector >> 1);
 }
 
-/* All lanes of a warp come here; @w: which rows of words @in is of, none if there are no such. */
+/* All lanes of a warp come here; @in: of words @w of this block, which may be none. */
 template <class S>
-static __device__ __forceinline__ void write_rows(const struct order &o, uint32_t w, uint4 in,
-						  uint32_t *rows)
+static __device__ __forceinline__ void write_rows(const struct order &o, uint32_t w, bool is_there,
+						  uint4 in)
 {
 	uint32_t lane = threadIdx.x % S::lanes;
 	uint32_t quad = lane % S::quads, sector = lane / S::quads % 4, line = lane / S::quads / 4;
-	bool is_there = w < o.k / S::f;
+	uint32_t *to = o.rows + w * S::row;
 
 	if (S::bits == 4) {
 		bool second = S::a8 ? sector & 1 : sector >> 1;
-		uint32_t word = S::a8 ? sector >> 1 : sector & 1;
-		uint32_t *to = rows + (quad * S::lines + line) * 2 + word, x[4];
+		uint32_t x[4];
 
+		to += 2 * second * o.stride + (2 * quad + line) * 2 + (S::a8 ? sector >> 1 : sector & 1);
 		turn_quad(x, in);
 #pragma unroll
 		for (uint32_t i = 0; i < 4; i++) {
-			x[i] = swap_halves(x[i], (S::a8 ? 1 : 2) * S::quads, second);
+			x[i] = swap_halves(x[i], S::a8 ? 1 : 4, second);
 			if (is_there)
-				to[S::place(i / 2 + i % 2 * 4 + 2 * second, w, o.k)] = x[i];
+				to[(i / 2 + i % 2 * 4) * o.stride] = x[i];
 		}
 	} else {
-		uint32_t *to = rows + S::place(sector, w, o.k) + line * S::columns + 4 * quad;
-
-		if (S::columns == 2 && S::first_column(o.part) % 4 != 0) {
-			in.x = in.z;
-			in.y = in.w;
-		}
 		in.x = swap_rows(in.x, S::quads, sector);
 		in.y = swap_rows(in.y, S::quads, sector);
-		if (S::columns != 2) {
-			in.z = swap_rows(in.z, S::quads, sector);
-			in.w = swap_rows(in.w, S::quads, sector);
-		}
-		if (is_there && S::columns == 2)
-			*(uint2 *)to = make_uint2(in.x, in.y);
-		else if (is_there)
-			*(uint4 *)to = in;
+		in.z = swap_rows(in.z, S::quads, sector);
+		in.w = swap_rows(in.w, S::quads, sector);
+		if (is_there)
+			*(uint4 *)(to + sector * o.stride + 8 * line + 4 * quad) = in;
 	}
 }
 
+/* The first column of a stripe. */
 template <class S>
-static __device__ __forceinline__ void bring(const struct order &o, uint32_t *rows)
+static __device__ __forceinline__ uint32_t column(uint32_t stripe)
 {
-	constexpr uint32_t step = MARLIN_ORDER_THREADS / S::lanes;
-	uint32_t lane = threadIdx.x % S::lanes, words = o.k / S::f;
-	uint32_t sector = lane / S::quads, quad = S::first_column(o.part) / 4 + lane % S::quads;
-	const uint32_t *from = o.q + o.tile * S::tile_n + 32 * S::first_line(o.part) +
-			       8 * sector + 4 * quad;
+	return stripe / S::stripes * S::tile_n + stripe % S::stripes * 4;
+}
+
+template <class S> static __device__ __forceinline__ void bring(const struct order &o)
+{
+	uint32_t step = blockDim.x / S::lanes, lane = threadIdx.x % S::lanes, turn = 0;
+	uint32_t words = (o.k / S::f + (1u << o.log_blocks) - 1 - o.rank) >> o.log_blocks;
+	const uint32_t *from = o.q + (uint64_t)o.rank * o.n + column<S>(o.stripe) +
+			       (S::a8 ? 8 : 4) * lane;
 
 	/* The same turns for all lanes, as they exchange what they read. */
-	for (uint32_t turn = 0; turn < words; turn += AHEAD * step) {
+	do {
 		uint32_t w = turn + threadIdx.x / S::lanes;
 		uint4 in[AHEAD];
 
 #pragma unroll
 		for (uint32_t i = 0; i < AHEAD; i++)
 			if (w + i * step < words)
-				in[i] = __ldg((const uint4 *)(from + (uint64_t)(w + i * step) * o.n));
+				in[i] = __ldg((const uint4 *)(from + ((uint64_t)(w + i * step) * o.n
+								      << o.log_blocks)));
+		if (turn == 0)
+			cluster_wait(); /* nobody reads the last stripe's rows any longer */
 #pragma unroll
 		for (uint32_t i = 0; i < AHEAD; i++)
 			if (turn + i * step < words)
-				write_rows<S>(o, w + i * step, in[i], rows);
-	}
+				write_rows<S>(o, w + i * step, w + i * step < words, in[i]);
+		turn += AHEAD * step;
+	} while (turn < words);
+}
+
+/* What this cluster brings next. */
+template <class S>
+static __device__ __forceinline__ void announce(const struct order &o, uint32_t stripe)
+{
+	const uint32_t *from = o.q + column<S>(stripe) / S::tile_n * S::tile_n;
+	uint32_t words = o.k / S::f;
+
+	if (stripe < o.n / S::tile_n * S::stripes && stripe % S::stripes == 0)
+		for (uint32_t i = threadIdx.x; (i << o.log_blocks) + o.rank < words; i += blockDim.x)
+			prefetch_l2(from + (uint64_t)((i << o.log_blocks) + o.rank) * o.n,
+				    4 * S::tile_n);
 }
 
 /* ---- out of it ---- */
 
-template <uint32_t COUNT>
-static __device__ __forceinline__ void indices(uint32_t k[COUNT], const int32_t *perm)
+/* The rows that work @work of the tiles is made of, lanes 4 * c + r: half side by side, and as
+ * many half a tile below. */
+template <class S>
+static __device__ __forceinline__ void rows_of(uint32_t k[S::rows], const struct order &o,
+					       uint32_t work)
 {
-	if (COUNT == 2) {
-		int2 x = __ldg((const int2 *)perm);
+	constexpr uint32_t half = S::rows / 2;
+	uint32_t r = work / S::units % 4, down = work / S::units / 4;
+	const int32_t *perm = o.perm + down * S::tile_k + r * half;
 
-		k[0] = x.x;
-		k[1] = x.y;
-	} else {
-		int4 x = __ldg((const int4 *)perm);
+#pragma unroll
+	for (uint32_t i = 0; i < S::rows; i += half, perm += S::tile_k / 2) {
+		if (half == 2) {
+			int2 x = __ldg((const int2 *)perm);
 
-		k[0] = x.x;
-		k[1] = x.y;
-		k[2 % COUNT] = x.z;
-		k[3 % COUNT] = x.w;
+			k[i] = x.x;
+			k[i + 1] = x.y;
+		} else {
+			int4 x = __ldg((const int4 *)perm);
+
+			k[i] = x.x;
+			k[i + 1] = x.y;
+			k[(i + 2) % S::rows] = x.z;
+			k[(i + 3) % S::rows] = x.w;
+		}
 	}
 }
 
-/* The rows that lanes 4 * c + r of tile @down are made of: half of them side by side, and as many
- * half a tile below. @words: of each, @COUNT from @rows on; a row that is none counts as 0. */
-template <class S, uint32_t COUNT>
-static __device__ __forceinline__ void look_up(uint32_t words[COUNT][S::rows],
-					       const struct order &o, uint32_t down, uint32_t r,
-					       const uint32_t *rows)
+/* Unit @unit of each row, from whichever block has it. A row that is none counts as 0. */
+template <class S, bool CLUSTER>
+static __device__ __forceinline__ void look_up(uint32_t x[S::words][S::rows], const struct order &o,
+					       const uint32_t k[S::rows], uint32_t unit)
 {
-	constexpr uint32_t half = S::a8 ? 4 : 2;
-	const int32_t *perm = o.perm + down * S::tile_k + r * half;
-	uint32_t k[2 * half];
-
-	indices<half>(k, perm);
-	indices<half>(k + half, perm + S::tile_k / 2);
 #pragma unroll
-	for (uint32_t i = 0; i < 2 * half; i++) {
-		const uint32_t *at = rows + S::place(k[i] % S::f, k[i] / S::f, o.k);
-		uint4 x = make_uint4(0, 0, 0, 0);
+	for (uint32_t i = 0; i < S::rows; i++) {
+		uint32_t w = k[i] / S::f, rank = w & ((1u << o.log_blocks) - 1);
+		const uint32_t *at = o.rows + k[i] % S::f * o.stride +
+				     (w >> o.log_blocks) * S::row + unit * S::words;
 
-		if (k[i] < o.k && COUNT == 4) {
-			x = *(const uint4 *)at;
-		} else if (k[i] < o.k) {
-			uint2 y = *(const uint2 *)at;
-
-			x.x = y.x;
-			x.y = y.y;
+		if (k[i] >= o.k) {
+			at = o.rows + S::f * o.stride;
+			rank = o.rank;
 		}
-		words[0][i] = x.x;
-		words[1][i] = x.y;
-		words[2 % COUNT][i] = COUNT == 4 ? x.z : x.x;
-		words[3 % COUNT][i] = COUNT == 4 ? x.w : x.y;
+		if (S::words == 2) {
+			uint2 y = CLUSTER ? cluster_uint2(at, rank) : *(const uint2 *)at;
+
+			x[0][i] = y.x;
+			x[1][i] = y.y;
+		} else {
+			uint4 y = CLUSTER ? cluster_uint4(at, rank) : *(const uint4 *)at;
+
+			x[0][i] = y.x;
+			x[1][i] = y.y;
+			x[2 % S::words][i] = y.z;
+			x[3 % S::words][i] = y.w;
+		}
 	}
 }
 
 /* 4 bits: what the lanes of a quad of columns store for two warps: @warp[4 * i + c], warp i. */
-template <class S, uint32_t COUNT>
-static __device__ __forceinline__ void turn_warps(uint32_t warp[8],
-						  const uint32_t x[COUNT][S::rows],
-						  uint32_t pair)
+template <class S>
+static __device__ __forceinline__ void turn_warps(uint32_t warp[8], const uint32_t *x,
+						  const uint32_t *y)
 {
 	if (S::a8) {
-		const uint32_t *y = x[pair];
-		uint32_t in[8] = { y[0], y[4 % S::rows], y[1], y[5 % S::rows],
-				   y[2], y[6 % S::rows], y[3], y[7 % S::rows] };
+		uint32_t in[8] = { x[0], x[4 % S::rows], x[1], x[5 % S::rows],
+				   x[2], x[6 % S::rows], x[3], x[7 % S::rows] };
 
 		turn4(warp, in);
 	} else {
-		const uint32_t *y = x[2 * pair % COUNT], *z = x[(2 * pair + 1) % COUNT];
-		uint32_t in[8] = { y[0], y[2], z[0], z[2], y[1], y[3], z[1], z[3] };
+		uint32_t in[8] = { x[0], x[2], y[0], y[2], x[1], x[3], y[1], y[3] };
 
 		turn4(warp, in);
 	}
 }
 
-/* 4 bits: 16 bytes, or what this line has of them, of each lane of a quad of columns. */
+/* 4 bits: 16 bytes of each lane of a quad of columns. */
 template <class S>
-static __device__ __forceinline__ void make_quad(const struct order &o, uint4 *tile, uint32_t down,
-						 uint32_t r, uint32_t quad, const uint32_t *rows)
+static __device__ __forceinline__ void store_quad(uint4 *to, const uint32_t x[S::words][S::rows])
 {
-	constexpr uint32_t count = 2 * S::lines;
-	uint32_t x[count][S::rows], low[8], high[8];
-	uint32_t lane = 16 * quad + 4 * S::first_column(o.part) + r;
+	uint32_t low[8], high[8];
 
-	look_up<S, count>(x, o, down, r, rows + quad * count);
-	turn_warps<S, count>(low, x, 0);
-	if (S::a8 || S::lines == 2)
-		turn_warps<S, count>(high, x, 1);
+	turn_warps<S>(low, x[0], x[1]);
+	turn_warps<S>(high, x[S::a8 ? 1 : 2 % S::words], x[3 % S::words]);
 #pragma unroll
 	for (uint32_t c = 0; c < 4; c++)
-		if (S::a8 || S::lines == 2)
-			tile[lane + 4 * c] = make_uint4(low[c], low[4 + c], high[c], high[4 + c]);
-		else
-			((uint2 *)(tile + lane + 4 * c))[S::first_line(o.part)] =
-				make_uint2(low[c], low[4 + c]);
+		to[4 * c] = make_uint4(low[c], low[4 + c], high[c], high[4 + c]);
 }
 
-/* 8 bits: 16 bytes (8-bit activations: 32) of each lane of a pair of columns. */
-template <class S>
-static __device__ __forceinline__ void make_pair(const struct order &o, uint4 *tile, uint32_t down,
-						 uint32_t r, uint32_t line, uint32_t pair,
-						 const uint32_t *rows)
+/* 8 bits: 16 bytes (8-bit activations: 32) of a lane. */
+template <class S> static __device__ __forceinline__ void store_lane(uint4 *to, const uint32_t *x)
 {
-	uint32_t x[2][S::rows], y[4], z[4];
-	uint32_t lane = 8 * pair + 4 * S::first_column(o.part) + r;
+	uint32_t y[4], z[4];
 
-	look_up<S, 2>(x, o, down, r, rows + line * S::columns + 2 * pair);
+	if (S::a8) {
+		turn8(y, x[0], x[1], x[2], x[3]);
+		turn8(z, x[4 % S::rows], x[5 % S::rows], x[6 % S::rows], x[7 % S::rows]);
+		to[0] = make_uint4(y[0], z[0], y[1], z[1]);
+		to[1] = make_uint4(y[2], z[2], y[3], z[3]);
+	} else {
+		turn8(y, x[0], x[2], x[1], x[3]);
+		to[0] = make_uint4(y[0], y[1], y[2], y[3]);
+	}
+}
+
+/* Of lanes 4 * c + r of a tile, what one unit of rows @k is for. */
+template <class S, bool CLUSTER>
+static __device__ __forceinline__ void make_unit(const struct order &o, uint32_t work,
+						 const uint32_t k[S::rows])
+{
+	uint32_t unit = work % S::units, r = work / S::units % 4, down = work / S::units / 4;
+	uint4 *tile = o.out + ((uint64_t)down * (o.n / S::tile_n) + o.stripe / S::stripes) * S::tile;
+	uint4 *to = tile + o.stripe % S::stripes * (S::tile / 2);
+	uint32_t x[S::words][S::rows];
+
+	look_up<S, CLUSTER>(x, o, k, unit);
+	if (S::bits == 4) {
+		store_quad<S>(to + 16 * unit + r, x);
+	} else {
+		uint32_t line = S::a8 ? 0 : unit / 2, first = (S::a8 ? unit : unit % 2) * S::words;
+
 #pragma unroll
-	for (uint32_t c = 0; c < 2; c++) {
-		uint4 *to = tile + 2 * (lane + 4 * c);
-
-		if (S::a8) {
-			turn8(y, x[c][0], x[c][1], x[c][2], x[c][3]);
-			turn8(z, x[c][4 % S::rows], x[c][5 % S::rows], x[c][6 % S::rows],
-			      x[c][7 % S::rows]);
-			to[0] = make_uint4(y[0], z[0], y[1], z[1]);
-			to[1] = make_uint4(y[2], z[2], y[3], z[3]);
-		} else {
-			turn8(y, x[c][0], x[c][2], x[c][1], x[c][3]);
-			to[S::first_line(o.part) + line] = make_uint4(y[0], y[1], y[2], y[3]);
-		}
+		for (uint32_t c = 0; c < S::words; c++)
+			store_lane<S>(to + 2 * (4 * (first + c) + r) + line, x[c]);
 	}
 }
 
-template <class S>
-static __device__ __forceinline__ void make_tiles(const struct order &o, const uint32_t *rows)
+/* Warp by warp, the blocks of a cluster in turn; the lanes that take a row are side by side. What
+ * rows comes next is asked before it is needed. */
+template <class S, bool CLUSTER>
+static __device__ __forceinline__ void make_tiles(const struct order &o)
 {
-	constexpr uint32_t units = S::bits == 4 ? S::quads : S::lines * (S::columns / 2);
-	uint32_t works = o.k / S::tile_k * 4 * units;
-	uint64_t across = o.n / S::tile_n;
+	uint32_t works = o.k / S::tile_k * 4 * S::units, step = blockDim.x << o.log_blocks;
+	uint32_t i = (((threadIdx.x / 32) << o.log_blocks) + o.rank) * 32 + threadIdx.x % 32;
+	uint32_t k[S::rows], next[S::rows];
 
-	for (uint32_t i = threadIdx.x; i < works; i += MARLIN_ORDER_THREADS) {
-		uint32_t r = i % 4, unit = i / 4 % units, down = i / 4 / units;
-		uint4 *tile = o.out + (down * across + o.tile) * 8 * S::bits;
+	if (i < works)
+		rows_of<S>(next, o, i);
+	cluster_wait(); /* all rows are there */
+	for (; i < works; i += step) {
+#pragma unroll
+		for (uint32_t j = 0; j < S::rows; j++)
+			k[j] = next[j];
+		if (i + step < works)
+			rows_of<S>(next, o, i + step);
+		make_unit<S, CLUSTER>(o, i, k);
+	}
+}
 
-		if (S::bits == 4)
-			make_quad<S>(o, tile, down, r, unit, rows);
+template <int BITS, bool A8> static __device__ __forceinline__ void repack_order(struct order o)
+{
+	typedef form<BITS, A8> form;
+	uint32_t clusters = gridDim.x >> o.log_blocks;
+
+	o.stride = (uint32_t)marlin_order_stride(o.k, BITS, A8, 1u << o.log_blocks);
+	if (threadIdx.x < 4)
+		o.rows[form::f * o.stride + threadIdx.x] = 0;
+	cluster_arrive(true);
+	o.stripe = blockIdx.x >> o.log_blocks;
+	for (; o.stripe < o.n / form::tile_n * form::stripes; o.stripe += clusters) {
+		bring<form>(o);
+		cluster_arrive(false);
+		announce<form>(o, o.stripe + clusters);
+		if (o.log_blocks == 0)
+			make_tiles<form, false>(o);
 		else
-			make_pair<S>(o, tile, down, r, unit % S::lines, unit / S::lines, rows);
+			make_tiles<form, true>(o);
+		cluster_arrive(true);
 	}
-}
-
-template <class S> static __device__ __forceinline__ void repack_share(struct order o)
-{
-	uint32_t *rows = (uint32_t *)shared_memory();
-
-	FOR_ROWS (i, (uint64_t)(o.n / S::tile_n) * S::parts) {
-		o.tile = (uint32_t)(i / S::parts);
-		o.part = (uint32_t)(i % S::parts);
-		__syncthreads();
-		bring<S>(o, rows);
-		__syncthreads();
-		make_tiles<S>(o, rows);
-	}
-}
-
-/* As the launch reckoned, which takes care that a part fits. */
-template <int BITS, bool A8>
-static __device__ __forceinline__ void repack_order(const struct order &o)
-{
-	switch (marlin_order_parts(o.k, BITS, A8, shared_bytes())) {
-	case 1:
-		return repack_share<share<BITS, A8, 1>>(o);
-	case 2:
-		return repack_share<share<BITS, A8, 2>>(o);
-	case 4:
-		if (BITS == 8 || !A8)
-			repack_share<share<BITS, A8, 4>>(o);
-		return;
-	case 8:
-		if (BITS == 8 && !A8)
-			repack_share<share<BITS, A8, 8>>(o);
-	}
+	cluster_wait();
 }
 
 extern "C" __global__ void __launch_bounds__(MARLIN_ORDER_THREADS)
@@ -337,6 +341,9 @@ extern "C" __global__ void __launch_bounds__(MARLIN_ORDER_THREADS)
 {
 	struct order o = { q, perm, out, k, n };
 
+	o.rank = cluster_rank();
+	o.log_blocks = __ffs(cluster_blocks()) - 1;
+	o.rows = (uint32_t *)shared_memory();
 	if (flags & MARLIN_A8) {
 		if (bits == 4)
 			repack_order<4, true>(o);

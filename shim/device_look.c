@@ -32,7 +32,72 @@ static struct derive_chip chip_here(void)
 		return chip;
 	chip.multiprocessors = attribute(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	chip.shared = attribute(dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+	if (attribute(dev, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH))
+		chip.cluster = DERIVE_CLUSTER_MAX;
 	return chip;
+}
+
+struct launch {
+	struct derive_launch how;
+	CUfunction f;
+	CUlaunchAttribute cluster;
+	CUlaunchConfig config;
+};
+
+static CUresult launch_prepare(struct launch *l, const struct derive_chip *chip, CUstream s)
+{
+	CUresult rc = CUDA_SUCCESS;
+
+	l->cluster = (CUlaunchAttribute){
+		.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+		.value.clusterDim = { l->how.cluster, 1, 1 },
+	};
+	l->config = (CUlaunchConfig){
+		.gridDimX = l->how.blocks,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = l->how.threads,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.sharedMemBytes = l->how.shared,
+		.hStream = s,
+		.attrs = &l->cluster,
+		.numAttrs = 1,
+	};
+	/* The most, not this launch's share: another thread may be between the same calls. */
+	if (l->how.shared != 0)
+		rc = REAL(cuFuncSetAttribute)(l->f,
+					      CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					      (int)chip->shared);
+	if (rc == CUDA_SUCCESS && l->how.cluster > 1)
+		rc = REAL(cuFuncSetAttribute)(
+			l->f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+	return rc;
+}
+
+/* No more clusters than run at a time: of the work, each has a share. @return false: none does */
+static bool launch_fits(struct launch *l)
+{
+	uint32_t most;
+	int n = 0;
+
+	if (REAL(cuOccupancyMaxActiveClusters)(&n, l->f, &l->config) != CUDA_SUCCESS || n <= 0)
+		return false;
+	most = (uint32_t)n * l->how.cluster;
+	if (l->config.gridDimX > most)
+		l->config.gridDimX = most;
+	return true;
+}
+
+static CUresult launch(struct launch *l, void **params)
+{
+	const CUlaunchConfig *c = &l->config;
+
+	/* Only a driver that knows clusters has the other one. */
+	if (l->how.cluster == 1)
+		return REAL(cuLaunchKernel)(l->f, c->gridDimX, 1, 1, c->blockDimX, 1, 1,
+					    c->sharedMemBytes, c->hStream, params, NULL);
+	return REAL(cuLaunchKernelEx)(c, l->f, params, NULL);
 }
 
 static CUresult derive(const struct place *p, const struct derive *row,
@@ -40,24 +105,21 @@ static CUresult derive(const struct place *p, const struct derive *row,
 {
 	struct derive_chip chip = chip_here();
 	void *params[DERIVE_PARAMS_MAX];
-	CUresult rc = CUDA_SUCCESS;
-	struct derive_launch l;
-	CUfunction f;
+	struct launch l;
+	CUresult rc;
 
-	derive_launch(row, d->args, &chip, &l);
-	f = place_kernel(p, l.kernel);
 	for (uint32_t i = 0; i < row->params_count; i++)
 		params[i] = (char *)(uintptr_t)d->args + row->params[i].offset;
-	if (f == NULL)
-		return CUDA_ERROR_NOT_FOUND;
-	/* The most, not this launch's share: another thread may be between the same two calls. */
-	if (l.shared != 0)
-		rc = REAL(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-					      (int)chip.shared);
-	if (rc == CUDA_SUCCESS)
-		rc = REAL(cuLaunchKernel)(f, l.blocks, 1, 1, l.threads, 1, 1, l.shared, s, params,
-					  NULL);
-	return rc;
+	/* A part of a device (MIG, MPS) may have room for smaller clusters only, or for none. */
+	do {
+		derive_launch(row, d->args, &chip, &l.how);
+		chip.cluster = l.how.cluster / 2;
+		l.f = place_kernel(p, l.how.kernel);
+		if (l.f == NULL)
+			return CUDA_ERROR_NOT_FOUND;
+		rc = launch_prepare(&l, &chip, s);
+	} while (l.how.cluster > 1 && (rc != CUDA_SUCCESS || !launch_fits(&l)));
+	return rc == CUDA_SUCCESS ? launch(&l, params) : rc;
 }
 
 int device_derive(const struct device_derivation *d, uint64_t stream)

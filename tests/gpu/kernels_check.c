@@ -37,6 +37,33 @@ const struct derive_chip *kernel_chip(void)
 	return &chip;
 }
 
+/* No more clusters than run at a time, as the shim launches them. */
+static void launch_clusters(CUfunction f, const struct derive_launch *l, void **params)
+{
+	CUlaunchAttribute cluster = {
+		.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+		.value.clusterDim = { l->cluster, 1, 1 },
+	};
+	CUlaunchConfig config = {
+		.gridDimX = l->blocks,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = l->threads,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.sharedMemBytes = l->shared,
+		.attrs = &cluster,
+		.numAttrs = 1,
+	};
+	int n;
+
+	CK(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+	CK(cuOccupancyMaxActiveClusters(&n, f, &config));
+	if (config.gridDimX > (uint32_t)n * l->cluster)
+		config.gridDimX = (uint32_t)n * l->cluster;
+	CK(cuLaunchKernelEx(&config, f, params, NULL));
+}
+
 void kernel_launch(const struct derive *d, void *args, const struct derive_launch *l)
 {
 	CUfunction f = kernel_function(l->kernel);
@@ -47,6 +74,8 @@ void kernel_launch(const struct derive *d, void *args, const struct derive_launc
 	if (l->shared != 0)
 		CK(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 				      (int)chip.shared));
+	if (l->cluster > 1)
+		return launch_clusters(f, l, params);
 	CK(cuLaunchKernel(f, l->blocks, 1, 1, l->threads, 1, 1, l->shared, NULL, params, NULL));
 }
 
@@ -60,7 +89,7 @@ static void launch_some(const struct derive *d, void *args, uint64_t *seed)
 	some.shared >>= seed_below(seed, 10);
 	derive_launch(d, args, &some, &l);
 	if (seed_below(seed, 2) != 0)
-		l.blocks = grids[seed_below(seed, 3)];
+		l.blocks = grids[seed_below(seed, 3)] * l.cluster;
 	kernel_launch(d, args, &l);
 }
 
@@ -228,6 +257,8 @@ static bool start(void)
 	CK(cuCtxSetCurrent(context));
 	chip.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
 	chip.shared = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
+	if (attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, device))
+		chip.cluster = DERIVE_CLUSTER_MAX;
 	return cuModuleLoadData(&module, image) == CUDA_SUCCESS;
 }
 

@@ -442,3 +442,15 @@ CUresult do_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction 
 {
 	return do_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, h, size, shared, 0);
 }
+
+/* Those that an H200 has room for: its groups of 16 or 18 multiprocessors leave some over. */
+CUresult do_cuOccupancyMaxActiveClusters(int *clusters, CUfunction h, const CUlaunchConfig *c)
+{
+	unsigned int size = 1, each = 2 * (c->sharedMemBytes + 1024) > 228 * 1024 ? 1 : 2;
+
+	for (unsigned int i = 0; i < c->numAttrs; i++)
+		if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+			size = c->attrs[i].value.clusterDim.x;
+	*clusters = size == 0 || size > 16 ? 0 : (int)((size > 2 ? 120 : 132) * each / size);
+	return function_any(h) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

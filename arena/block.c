@@ -19,8 +19,9 @@
 #include "arena/suspect.h"
 
 #define WINDOW_MASK   (((uint32_t)1 << BLOCK_WINDOW_BITS) - 1)
-#define GRANULE_SHIFT 9 /* of device blocks: PyTorch rounds up to 512 bytes */
 #define HOST_SHIFT    6
+
+enum { GIVEN, TAKEN }; /* of told */
 
 _Static_assert(STACK_COUNT_MAX < 1u << (64 - BLOCK_SIZE_BITS), "a stack fits into extent");
 
@@ -85,6 +86,14 @@ static struct block *block_at(struct block_shard *s, uint64_t addr)
 	struct block *b = block_map_floor(&s->map, addr);
 
 	return b != NULL && block_is_live(b) && addr < end_of(s, b) ? b : NULL;
+}
+
+/* @b, without an object, lives no more: it stays, with its granule and bytes. */
+static void block_die(struct block_shard *s, struct block *b)
+{
+	b->extent &= BLOCK_SIZE_MASK;
+	s->told[TAKEN].bytes += b->extent;
+	b->key = b->key >> BLOCK_GRANULE_SHIFT << BLOCK_GRANULE_SHIFT | BLOCK_DEAD;
 }
 
 /* @b is live no more. @return its object, which the caller ends without the lock; NULL: none. */
@@ -337,7 +346,7 @@ static __attribute__((cold, noinline)) bool shard_start(struct block_shard *s)
 {
 	bool is_host = s == &block_shards[BLOCK_SHARD_HOST];
 
-	if (block_map_init(&s->map, is_host ? HOST_SHIFT : GRANULE_SHIFT) != 0)
+	if (block_map_init(&s->map, is_host ? HOST_SHIFT : BLOCK_DEVICE_SHIFT) != 0)
 		return false;
 	spin_lock(&watch_lock);
 	or_release(&shards_used, (uint64_t)1 << (s - block_shards));
@@ -392,8 +401,8 @@ static bool enter(struct block_shard *s, uint64_t base, uint64_t size_bytes, uin
 		return false;
 	b->key += BLOCK_LIVE - BLOCK_DEAD + ((uint64_t)window_now() << BLOCK_WINDOW_SHIFT);
 	b->extent = size_bytes | (uint64_t)stack << BLOCK_SIZE_BITS;
-	s->allocations++;
-	s->bytes += size_bytes;
+	s->told[GIVEN].count++;
+	s->told[GIVEN].bytes += size_bytes;
 	return true;
 }
 
@@ -406,14 +415,24 @@ static __attribute__((cold, noinline)) void bear(struct block_shard *s, uint64_t
 		b->key |= BLOCK_BORN;
 }
 
-bool block_enter(struct block_shard *s, uint64_t base, int64_t bytes)
+QUICK_CODE bool block_enter(struct block_shard *s, uint64_t base, int64_t bytes)
 {
+	uint64_t granule = base >> BLOCK_DEVICE_SHIFT;
+	uint64_t key = granule << BLOCK_GRANULE_SHIFT | BLOCK_DEAD;
+	struct block *b = NULL;
 	bool entered;
 
 	/* As in block_event_quick(). */
-	if (bytes <= 0 || !load_relaxed(&s->quiet) || !spin_try(&s->lock))
+	if (SELDOM(bytes <= 0) || SELDOM(!load_relaxed(&s->quiet)) || SELDOM(!spin_try(&s->lock)))
 		return false;
-	entered = enter(s, base, (uint64_t)bytes, 0);
+	if (!SELDOM((base & BLOCK_DEVICE_MASK) != 0) && !SELDOM((uint64_t)bytes > BLOCK_SIZE_MASK))
+		b = block_map_seek(&s->map, granule, key);
+	if (!SELDOM(b == NULL) && !SELDOM(!block_map_claim(&s->map, b, (uint64_t)bytes))) {
+		b->extent = (uint64_t)bytes;
+		entered = block_turn(s, b, key, 0, (uint64_t)bytes);
+	} else {
+		entered = enter(s, base, (uint64_t)bytes, 0);
+	}
 	spin_unlock(&s->lock);
 	return entered;
 }
@@ -455,7 +474,7 @@ struct range *block_closed(unsigned shard, uint64_t base)
 	spin_lock(&s->lock);
 	b = s->map.entries != NULL ? block_map_get(&s->map, base) : NULL;
 	if (b != NULL && block_is_live(b)) {
-		s->frees++;
+		s->told[TAKEN].count++;
 		r = block_end(s, b);
 	} else {
 		s->unknown_frees++;
@@ -480,10 +499,10 @@ void block_read_counters(struct block_counters *out)
 		struct block_shard *s = &block_shards[__builtin_ctzll(used)];
 
 		spin_lock(&s->lock);
-		out->live += s->allocations - s->frees - s->overlaps;
-		out->bytes += s->bytes;
-		out->allocations += s->allocations;
-		out->frees += s->frees;
+		out->live += s->told[GIVEN].count - s->told[TAKEN].count - s->overlaps;
+		out->bytes += s->told[GIVEN].bytes - s->told[TAKEN].bytes;
+		out->allocations += s->told[GIVEN].count;
+		out->frees += s->told[TAKEN].count;
 		out->unknown_frees += s->unknown_frees;
 		out->overlaps += s->overlaps;
 		spin_unlock(&s->lock);

@@ -293,7 +293,8 @@ static void show(struct block_map *m, const struct block *b)
 }
 
 /* The one below reaches into @b, if it does, only as long as @b is hidden. */
-bool block_map_claim(struct block_map *m, struct block *b, uint64_t bytes)
+static __attribute__((noinline)) bool claim_far(struct block_map *m, struct block *b,
+						uint64_t bytes)
 {
 	uint64_t base = block_base(m, b), granule = b->key >> BLOCK_GRANULE_SHIFT, at;
 	uint64_t last = (base + bytes - 1) >> m->granule_shift;
@@ -314,5 +315,50 @@ bool block_map_claim(struct block_map *m, struct block *b, uint64_t bytes)
 	}
 	if (b->extent == 0)
 		show(m, b);
+	return true;
+}
+
+/* In one word of the leaf: what lies between @b and @last makes room. @return false: it lives. */
+static inline bool clear_between(struct block_map *m, uint64_t *word, uint64_t granule,
+				 uint64_t last)
+{
+	uint64_t between = *word & (bit(last & DIGIT) - bit(granule & DIGIT)) << 1;
+
+	for (; between != 0; between &= between - 1) {
+		uint64_t at = (granule & ~(uint64_t)DIGIT) | (unsigned)__builtin_ctzll(between);
+		struct block *other = block_map_seek(m, at, at << BLOCK_GRANULE_SHIFT | BLOCK_DEAD);
+
+		if (SELDOM(other == NULL))
+			return false;
+		other->extent = 0;
+		*word &= ~bit(at & DIGIT);
+	}
+	return true;
+}
+
+/* A small piece, and the one below it, mostly lie in one word of the leaf that was used last. */
+QUICK_CODE bool block_map_claim(struct block_map *m, struct block *b, uint64_t bytes)
+{
+	uint64_t granule = b->key >> BLOCK_GRANULE_SHIFT, below, *word;
+	uint64_t last = granule + ((bytes - 1) >> m->granule_shift);
+	struct block *other;
+
+	if (SELDOM(m->leaf == NULL) || SELDOM(m->leaf_number != leaf_number(granule)) ||
+	    SELDOM((granule ^ last) > DIGIT))
+		return claim_far(m, b, bytes);
+	word = &m->leaf->word[digit(granule, LEAF_LEVEL)];
+	below = *word & (bit(granule & DIGIT) - 1);
+	if (SELDOM(below == 0))
+		return claim_far(m, b, bytes);
+	below = (granule & ~(uint64_t)DIGIT) | top_bit(below);
+	other = block_map_probe(m, below);
+	if (SELDOM(block_bytes(other) > (granule - below) << m->granule_shift)) {
+		if (block_is_live(other))
+			return false;
+		other->extent = (granule - below) << m->granule_shift;
+	}
+	if (SELDOM(!clear_between(m, word, granule, last)))
+		return false;
+	*word |= bit(granule & DIGIT);
 	return true;
 }

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arena/atomics.h"
+
 struct range;
 
 /*
@@ -33,6 +35,8 @@ struct range;
 #define BLOCK_BORN	    ((uint64_t)1 << (BLOCK_WINDOW_SHIFT + BLOCK_WINDOW_BITS))
 #define BLOCK_GRANULE_SHIFT (BLOCK_WINDOW_SHIFT + BLOCK_WINDOW_BITS + 1)
 #define BLOCK_GRANULE_BITS  42
+#define BLOCK_DEVICE_SHIFT  9 /* of device blocks: PyTorch rounds up to 512 bytes */
+#define BLOCK_DEVICE_MASK   (((uint64_t)1 << BLOCK_DEVICE_SHIFT) - 1)
 #define BLOCK_SIZE_BITS	    42
 #define BLOCK_SIZE_MASK	    (((uint64_t)1 << BLOCK_SIZE_BITS) - 1)
 
@@ -101,6 +105,23 @@ static inline struct block *block_map_probe(const struct block_map *m, uint64_t 
 	while (m->entries[i].key >> BLOCK_GRANULE_SHIFT != granule && m->entries[i].key != 0)
 		i = (i + 1) & m->mask;
 	return &m->entries[i];
+}
+
+/* The entry with @key, whose granule is @granule, or NULL. */
+static inline struct block *block_map_seek(const struct block_map *m, uint64_t granule,
+					   uint64_t key)
+{
+	struct block *b = &m->entries[block_map_home(m, granule)];
+
+	while (SELDOM(b->key != key)) {
+		if (b->key == 0)
+			return NULL;
+		/* Read anew what only this loop needs: else registers are saved for it. */
+		__asm__("" : : : "memory");
+		if (b++ == &m->entries[m->mask])
+			b = m->entries;
+	}
+	return b;
 }
 
 /* @brief @param granule_shift log2 of what every base is a multiple of. @return 0 or -ENOMEM. */

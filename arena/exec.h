@@ -201,6 +201,13 @@ struct exec *exec_find(uint64_t handle);
 /* @brief Newest ticket of sync.h, for stamping a launch. */
 extern _Atomic uint64_t sync_now;
 
+/* It is launched now, on @stream. */
+static inline void launch_stamp(struct exec *e, uint64_t stream)
+{
+	store_relaxed(&e->last_stream, sync_key(stream) + 1);
+	store_relaxed(&e->last_ticket, load_relaxed(&sync_now));
+}
+
 /*
  * @brief Judge a launch before the driver sees it. guard_launched() follows on the driver's call.
  * @return false when it must be refused (only if guard_refuses).
@@ -217,8 +224,8 @@ static inline bool guard_launch(uint64_t handle, uint64_t stream)
 		launcher_leave();
 		return false;
 	}
-	store_relaxed(&e->last_stream, sync_key(stream) + 1);
-	store_relaxed(&e->last_ticket, load_relaxed(&sync_now));
+	launch_stamp(e, stream);
+	launcher_know(e, handle);
 	event_emit(.kind = EVENT_LAUNCH, .serial = e->serial,
 		   .size_bytes = load_relaxed(&e->nodes_count), .what = "");
 	return true;
@@ -236,6 +243,39 @@ static inline bool guard_launched(void)
 	store_relaxed(&e->last_ticket, load_relaxed(&sync_now));
 	launcher_leave();
 	return true;
+}
+
+/*
+ * @brief The same pair for what this thread launched last, if there is nothing to judge: most
+ * replays. Of the thread, its launcher and the exec a line each.
+ * @return its mirror, for guard_launched_quick(); NULL: nothing happened, guard_launch() does it.
+ */
+static inline struct exec *guard_launch_quick(uint64_t handle, uint64_t stream)
+{
+	struct launcher *self = launcher_self;
+	struct exec *e = quick_thread.exec;
+
+	if (SELDOM(e == NULL) || SELDOM(quick_thread.handle != handle) ||
+	    SELDOM(event_sink != NULL))
+		return NULL;
+	/* As in launcher_enter() and guard_launch(). */
+	store_relaxed(&self->exec, e);
+	fence_compiler();
+	/* Acquire as in table_find(): it is the mirror still, or again. */
+	if (SELDOM(load_acquire(&e->handle) != handle) || SELDOM(load_acquire(&e->mark) != 0)) {
+		launcher_leave();
+		return NULL;
+	}
+	launch_stamp(e, stream);
+	return e;
+}
+
+/* @param self that the thread had before. */
+static inline void guard_launched_quick(struct exec *e, struct launcher *self)
+{
+	/* As in guard_launched() and launcher_leave(). */
+	store_relaxed(&e->last_ticket, load_relaxed(&sync_now));
+	store_release(&self->exec, NULL);
 }
 
 /* @brief A freed-while-referenced finding for @r. Called by ledger.c without locks. */

@@ -23,7 +23,7 @@
 #define POLLS_PER_MS   (1000000 / POLL_NS)
 #define SPINS_PER_POLL 200
 
-_Thread_local struct launcher *launcher_self;
+_Thread_local struct quick_thread quick_thread;
 counter_t launcher_lost;
 
 static struct slab launchers = SLAB_INIT(struct launcher);
@@ -48,6 +48,7 @@ static void thread_ends(void *record)
 	struct launcher *l = record;
 
 	launcher_self = NULL;
+	quick_thread.exec = NULL;
 	store_relaxed(&l->exec, NULL);
 	/* Pairs with the swap in take_over(). */
 	store_release(&l->taken, false);

@@ -30,7 +30,18 @@ struct launcher {
 };
 _Static_assert(sizeof(struct launcher) == 64, "one cache line a thread");
 
-extern _Thread_local struct launcher *launcher_self;
+/* What the quick paths ask of the thread: one object, so that it is one line, and one offset to
+ * read. */
+struct quick_thread {
+	struct launcher *launcher; /* NULL: it did not launch yet */
+	/* What it launched last, which may be gone by now. NULL: nothing, or launches need a
+	 * fence. */
+	struct exec *exec;
+	uint64_t handle;
+	unsigned inside; /* see shim_inside in shim.h */
+} __attribute__((aligned(32)));
+extern _Thread_local struct quick_thread quick_thread;
+#define launcher_self quick_thread.launcher
 extern counter_t launcher_lost;		/* launches that were not noted: no memory */
 
 /* @brief First launch of a thread. @return NULL: no memory. */
@@ -49,6 +60,15 @@ static inline void launcher_enter(struct exec *e)
 	fence_compiler();
 	if (__builtin_expect(self->needs_fence, 0))
 		fence_seq_cst();
+}
+
+/* @brief @e is the mirror of @handle: the next time it is launched more quickly. */
+static inline void launcher_know(struct exec *e, uint64_t handle)
+{
+	if (launcher_self == NULL || launcher_self->needs_fence)
+		return;
+	quick_thread.exec = e;
+	quick_thread.handle = handle;
 }
 
 static inline void launcher_leave(void)

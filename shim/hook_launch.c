@@ -3,7 +3,7 @@
  * Launches. A graph is judged before the driver sees it; a kernel goes straight through unless
  * something captures (then the node that it became is read) or memory waits for its first write.
  *
- * Any thread. The short path of a kernel launch is two loads and a tail jump: neither word is set
+ * Any thread. The short path of a kernel launch is four loads and a tail jump: neither word is set
  * before the shim is on, so it need not be asked.
  */
 #include "shim/coverage.h"
@@ -14,11 +14,11 @@
 
 /* ---- kernels ---- */
 
-static inline bool launch_is_plain(void)
+/* Not 0: somebody looks at launches. A thread that was not told of a capture does not take part in
+ * it: the order is of no matter. */
+static inline uint32_t launches_watched(void)
 {
-	/* Relaxed: a thread that was not told of a capture does not take part in it. */
-	return __builtin_expect(
-		(load_relaxed(&captures_active) | load_relaxed(&ledger_undefined_count)) == 0, 1);
+	return load_folded(&captures_active) | load_folded(&ledger_undefined_count);
 }
 
 static inline bool captured(uint64_t stream)
@@ -35,20 +35,26 @@ static void launched(uint64_t stream, CUfunction f, void *const *kernel_params, 
 		walk_written(f, kernel_params, extra);
 }
 
-/* Both ways out are tail jumps, so that the short one needs no frame. */
+/* One way out, a tail jump that is chosen without a branch: no frame, and parameters that are on
+ * the stack stay there. */
 #define LAUNCH(symbol, after, params, args)                                        \
 	static __attribute__((cold, noinline)) CUresult symbol##_slow params       \
 	{                                                                          \
-		CUresult rc = REAL(symbol) args;                                   \
+		CUresult rc;                                                       \
                                                                                    \
-		if (rc == CUDA_SUCCESS)                                            \
+		HOOK_ENTER(symbol);                                                \
+		rc = REAL(symbol) args;                                            \
+		if (rc == CUDA_SUCCESS && launches_watched() != 0)                 \
 			after;                                                     \
 		return rc;                                                         \
 	}                                                                          \
-	CUresult symbol params                                                     \
+	QUICK_CODE CUresult symbol params                                          \
 	{                                                                          \
-		HOOK_ENTER(symbol);                                                \
-		return launch_is_plain() ? REAL(symbol) args : symbol##_slow args; \
+		CUresult(*way) params = load_folded(&real.symbol);                 \
+                                                                                   \
+		if ((launches_watched() | !load_folded(&real.seen_##symbol)) != 0) \
+			way = symbol##_slow;                                       \
+		return way args;                                                   \
 	}
 
 #define LAUNCH_SHAPE                                                                       \
@@ -103,7 +109,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
 
 	HOOK_ENTER(cuLaunchCooperativeKernelMultiDevice);
 	rc = REAL(cuLaunchCooperativeKernelMultiDevice)(launchParamsList, numDevices, flags);
-	if (rc != CUDA_SUCCESS || launch_is_plain())
+	if (rc != CUDA_SUCCESS || launches_watched() == 0)
 		return rc;
 	for (unsigned i = 0; i < numDevices; i++) {
 		const CUDA_LAUNCH_PARAMS *p = &launchParamsList[i];
@@ -134,27 +140,57 @@ static __attribute__((cold, noinline)) void launched_unknown(CUgraphExec exec)
 		coverage_count(UNKNOWN_EXEC);
 }
 
-#define GRAPH_LAUNCH(symbol, stream)                                            \
-	CUresult symbol(CUgraphExec hGraphExec, CUstream hStream)               \
-	{                                                                       \
-		CUresult rc;                                                    \
-                                                                                \
-		if (!record_on(symbol))                                         \
-			return REAL(symbol)(hGraphExec, hStream);               \
-		if (__builtin_expect(load_relaxed(&captures_active) != 0, 0) && \
-		    capture_active_on(stream)) {                                \
-			rc = REAL(symbol)(hGraphExec, hStream);                 \
-			if (rc == CUDA_SUCCESS) /* it became a child node */    \
-				capture_note_launch(stream, hGraphExec);        \
-			return rc;                                              \
-		}                                                               \
-		cupti_launching(hGraphExec);                                    \
-		if (!guard_launch((uint64_t)hGraphExec, stream))                \
-			return CUDA_ERROR_ILLEGAL_STATE;                        \
-		rc = REAL(symbol)(hGraphExec, hStream);                         \
-		if (!guard_launched() && rc == CUDA_SUCCESS)                    \
-			launched_unknown(hGraphExec);                           \
-		return rc;                                                      \
+static CUresult launch_graph(CUgraphExec exec, CUstream stream, uint64_t id,
+			     CUresult (*launch)(CUgraphExec, CUstream))
+{
+	CUresult rc;
+
+	if (!shim_ready() || shim_inside)
+		return launch(exec, stream);
+	if (__builtin_expect(load_relaxed(&captures_active) != 0, 0) && capture_active_on(id)) {
+		rc = launch(exec, stream);
+		if (rc == CUDA_SUCCESS) /* it became a child node */
+			capture_note_launch(id, exec);
+		return rc;
+	}
+	cupti_launching(exec);
+	if (!guard_launch((uint64_t)exec, id))
+		return CUDA_ERROR_ILLEGAL_STATE;
+	rc = launch(exec, stream);
+	if (!guard_launched() && rc == CUDA_SUCCESS)
+		launched_unknown(exec);
+	return rc;
+}
+
+/* The mirror of what this thread launches once more, while nobody looks; NULL: another launch. */
+static inline struct exec *launch_again(CUgraphExec exec, uint64_t id)
+{
+	if (SELDOM(load_acquire(&shim_state) != SHIM_ON) || SELDOM(shim_inside != 0) ||
+	    SELDOM((load_relaxed(&captures_active) | load_relaxed(&witness_on)) != 0))
+		return NULL;
+	return guard_launch_quick((uint64_t)exec, id);
+}
+
+#define GRAPH_LAUNCH(symbol, id)                                             \
+	static __attribute__((noinline))                                     \
+	CUresult symbol##_other(CUgraphExec hGraphExec, CUstream hStream)    \
+	{                                                                    \
+		HOOK_ENTER(symbol);                                          \
+		return launch_graph(hGraphExec, hStream, id, REAL(symbol));  \
+	}                                                                    \
+	QUICK_CODE CUresult symbol(CUgraphExec hGraphExec, CUstream hStream) \
+	{                                                                    \
+		struct launcher *self = launcher_self;                       \
+		struct exec *e = NULL;                                       \
+		CUresult rc;                                                 \
+                                                                             \
+		if (!SELDOM(!load_relaxed(&real.seen_##symbol)))             \
+			e = launch_again(hGraphExec, id);                    \
+		if (SELDOM(e == NULL))                                       \
+			return symbol##_other(hGraphExec, hStream);          \
+		rc = REAL(symbol)(hGraphExec, hStream);                      \
+		guard_launched_quick(e, self);                               \
+		return rc;                                                   \
 	}
 
 GRAPH_LAUNCH(cuGraphLaunch, STREAM_LEGACY(hStream))

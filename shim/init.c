@@ -40,7 +40,6 @@
 #define START_WAIT_MS	500
 
 QUICK_WORD _Atomic int shim_state;
-_Thread_local unsigned shim_inside;
 
 /* outside_start() ran in this process: there is an exit line to write. */
 static _Atomic bool reporting;

@@ -396,7 +396,7 @@ static __attribute__((cold, noinline)) char *injection_path(char *value)
 }
 
 /* PyTorch asks at every matrix product: what does not begin like ours costs a letter and a jump. */
-__attribute__((visibility("default"))) char *getenv(const char *name)
+QUICK_CODE __attribute__((visibility("default"))) char *getenv(const char *name)
 {
 	if (__builtin_expect(name[0] != VARIABLE[0] || strcmp(name, VARIABLE) != 0, 1))
 		return load_relaxed(&getenv_next)(name);

@@ -9,6 +9,7 @@
 #define SHIM_SHIM_H
 
 #include "arena/atomics.h"
+#include "arena/launcher.h"
 
 enum shim_state {
 	SHIM_UNSTARTED,
@@ -38,7 +39,7 @@ void shim_off(const char *why);
 /* The call stack of the current thread is inside a call that the shim itself made into the
  * driver: wrappers that are reached from there only forward. Initial-exec: a preloaded library's
  * slots are there from the start, and __tls_get_addr would be a call and one more DT_NEEDED. */
-extern _Thread_local unsigned shim_inside __attribute__((tls_model("initial-exec")));
+#define shim_inside quick_thread.inside
 
 /* Streams that capture now, in the process; 0 keeps launches on the short path. */
 extern _Atomic uint32_t captures_active;

@@ -83,7 +83,7 @@ static bool captures(struct c10_device where)
 	return capture_here(where.type == C10_CUDA ? where.index : -1);
 }
 
-static void record(void *ptr, int64_t bytes, struct c10_device where)
+static __attribute__((noinline)) void record(void *ptr, int64_t bytes, struct c10_device where)
 {
 	uint64_t base = (uint64_t)(uintptr_t)ptr;
 	unsigned shard;
@@ -148,29 +148,25 @@ static report_fn resolve(report_fn _Atomic *at, report_fn own, const char *name)
 	return fn;
 }
 
-/* Is it an event of a device? Its shard. */
-static inline struct block_shard *device_shard(struct c10_device where)
+static inline bool is_of_device(struct c10_device where)
 {
-	struct block_shard *s = &block_shards[(uint8_t)where.index];
-
-	/* Else the compiler reckons the address anew at each use. */
-	__asm__("" : "+r"(s));
-	return where.type == C10_CUDA && (uint8_t)where.index < BLOCK_SHARD_HOST ? s : NULL;
+	return !SELDOM(where.type != C10_CUDA) && !SELDOM((uint8_t)where.index >= BLOCK_SHARD_HOST);
 }
 
 /* Is that all there is to do? Nothing is quick before the shim is on and a block was recorded. */
 static inline bool record_quick(void *ptr, int64_t bytes, struct c10_device where)
 {
-	struct block_shard *s = device_shard(where);
+	struct block_shard *s = &block_shards[(uint8_t)where.index];
 
-	return s != NULL && block_event_quick(s, (uint64_t)(uintptr_t)ptr, bytes);
+	/* Else the compiler reckons the address anew at each use. */
+	__asm__("" : "+r"(s));
+	return is_of_device(where) && block_event_quick(s, (uint64_t)(uintptr_t)ptr, bytes);
 }
 
-static void record_other(void *ptr, int64_t bytes, struct c10_device where)
+static inline void record_other(void *ptr, int64_t bytes, struct c10_device where)
 {
-	struct block_shard *s = device_shard(where);
-
-	if (s == NULL || !block_enter(s, (uint64_t)(uintptr_t)ptr, bytes))
+	if (!is_of_device(where) ||
+	    !block_enter(&block_shards[(uint8_t)where.index], (uint64_t)(uintptr_t)ptr, bytes))
 		record(ptr, bytes, where);
 }
 
@@ -182,24 +178,24 @@ static void record_other(void *ptr, int64_t bytes, struct c10_device where)
 static QUICK_WORD report_fn _Atomic torch_report_next;
 
 /* All ways out are tail jumps, so that the quick one needs no frame. */
-#define TORCH_REPORT(function, types)                                              \
-	static report_fn _Atomic function##_next;                                  \
-	static __attribute__((cold, noinline)) void function##_find(REPORT_PARAMS) \
-	{                                                                          \
-		resolve(&function##_next, function, REPORT types)(REPORT_ARGS);    \
-	}                                                                          \
-	static report_fn _Atomic function##_next = function##_find;                \
-	static __attribute__((noinline)) void function##_slow(REPORT_PARAMS)       \
-	{                                                                          \
-		record_other(ptr, bytes, where);                                   \
-		load_acquire (&function##_next)(REPORT_ARGS);                      \
-	}                                                                          \
-	void function(REPORT_PARAMS)                                               \
-	{                                                                          \
-		if (__builtin_expect(record_quick(ptr, bytes, where), 1))          \
-			load_acquire (&function##_next)(REPORT_ARGS);              \
-		else                                                               \
-			function##_slow(REPORT_ARGS);                              \
+#define TORCH_REPORT(function, types)                                                   \
+	static report_fn _Atomic function##_next;                                       \
+	static __attribute__((cold, noinline)) void function##_find(REPORT_PARAMS)      \
+	{                                                                               \
+		resolve(&function##_next, function, REPORT types)(REPORT_ARGS);         \
+	}                                                                               \
+	static report_fn _Atomic function##_next = function##_find;                     \
+	static QUICK_CODE __attribute__((noinline)) void function##_slow(REPORT_PARAMS) \
+	{                                                                               \
+		record_other(ptr, bytes, where);                                        \
+		load_acquire (&function##_next)(REPORT_ARGS);                           \
+	}                                                                               \
+	QUICK_CODE void function(REPORT_PARAMS)                                         \
+	{                                                                               \
+		if (!SELDOM(!record_quick(ptr, bytes, where)))                          \
+			load_acquire (&function##_next)(REPORT_ARGS);                   \
+		else                                                                    \
+			function##_slow(REPORT_ARGS);                                   \
 	}
 
 TORCH_REPORT(torch_report, "vlmmNS_6DeviceE")

@@ -76,6 +76,60 @@ Test(exec, handle_is_reused)
 	cr_assert_eq(world_counters().execs_live, 0);
 }
 
+static void ignore(const struct event *e)
+{
+}
+
+static void *launch_elsewhere(void *arg)
+{
+	cr_assert_null(guard_launch_quick(1, STREAM), "this thread launched nothing");
+	return NULL;
+}
+
+Test(exec, what_was_launched_last_is_quick)
+{
+	struct exec *e;
+	pthread_t thread;
+
+	world_alloc(A);
+	world_alloc(B);
+	e = world_exec(1, KERNEL(1, 1, A));
+	world_exec(2, KERNEL(2, 2, B));
+	cr_assert_null(guard_launch_quick(0, STREAM));
+	cr_assert_null(guard_launch_quick(1, STREAM));
+	cr_assert(guard_launch(1, STREAM) && guard_launched());
+	cr_assert_null(guard_launch_quick(0, STREAM));
+	cr_assert_null(guard_launch_quick(2, STREAM));
+	cr_assert_eq(guard_launch_quick(1, STREAM + 8), e);
+	cr_assert_eq(load_relaxed(&e->last_stream), STREAM + 9);
+	cr_assert_eq(load_relaxed(&launcher_self->exec), e, "a publisher waits for it");
+	guard_launched_quick(e, launcher_self);
+	cr_assert_eq(load_relaxed(&e->last_ticket), load_relaxed(&sync_now));
+	cr_assert_null(load_relaxed(&launcher_self->exec));
+	pthread_create(&thread, NULL, launch_elsewhere, NULL);
+	pthread_join(thread, NULL);
+	event_sink = ignore;
+	cr_assert_null(guard_launch_quick(1, STREAM), "it must be told");
+	event_sink = NULL;
+	world_free(A);
+	cr_assert_null(guard_launch_quick(1, STREAM), "it must be judged");
+	cr_assert_null(load_relaxed(&launcher_self->exec));
+}
+
+Test(exec, what_was_launched_last_is_gone)
+{
+	world_alloc(A);
+	world_exec(1, KERNEL(1, 1, A));
+	cr_assert(guard_launch(1, STREAM) && guard_launched());
+	exec_close(1);
+	cr_assert_null(guard_launch_quick(1, STREAM));
+	/* Its object has another handle now. */
+	world_exec(2, KERNEL(1, 1, A));
+	cr_assert_null(guard_launch_quick(1, STREAM));
+	cr_assert_null(guard_launch_quick(2, STREAM));
+	cr_assert_null(load_relaxed(&launcher_self->exec));
+}
+
 Test(exec, context_takes_its_execs_with_it)
 {
 	struct exec_builder *b = exec_build_begin();

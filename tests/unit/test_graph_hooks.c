@@ -45,7 +45,6 @@ static void expect(const char *what)
 /* ---- the rest of the shim, and the core ---- */
 
 _Atomic int shim_state = SHIM_ON;
-_Thread_local unsigned shim_inside __attribute__((tls_model("initial-exec")));
 counter_t coverage[COVERAGE_COUNT];
 struct device_ops device;
 _Atomic uint32_t ledger_undefined_count;

@@ -333,10 +333,6 @@ def ratios(groups, variant, plain):
     return found
 
 
-def median_ns(groups, variant):
-    return statistics.median(ns for group in groups for pair in group[variant] for ns in pair)
-
-
 def t_quantile(p, freedom):
     """Of Student's distribution: Cornish and Fisher's series, within 1 % from 3 degrees on."""
     z = statistics.NormalDist().inv_cdf(p)
@@ -371,9 +367,12 @@ def judge(found, budget_percent=None):
 
 
 def tell(groups, variant, plain, budget_percent=None):
-    """@return (is it over the budget for certain?, times and ratio in words)"""
+    """@return (is it over the budget for certain?, time, what is added, and ratio in words)"""
     found = ratios(groups, variant, plain)
-    over, said = judge(interval(found), budget_percent)
-    return over, (f"{median_ns(groups, plain):.0f} -> {median_ns(groups, variant):.0f} ns, {said}, "
+    held = interval(found)
+    over, said = judge(held, budget_percent)
+    # Not the variant's own median: that of other rounds, it may contradict the ratio.
+    before = statistics.median(ns for group in groups for pair in group[plain] for ns in pair)
+    return over, (f"{before:.0f} ns, {before * (held[0] - 1):+.0f}, {said}, "
                   f"{len(groups)} groups, {sum(map(len, found))} of "
                   f"{sum(len(group[plain]) for group in groups)} rounds steady")

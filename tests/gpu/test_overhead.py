@@ -134,7 +134,7 @@ class Figures(unittest.TestCase):
         groups = [{"plain": [(100, 100), (200, 200)], "under": [(101, 101), (202, 202)]},
                   {"plain": [(400, 400)], "under": [(404, 404)]}]
         self.assertEqual(overhead.tell(groups, "under", "plain", 2),
-                         (False, "200 -> 202 ns, +1.00 % (+1.00 to +1.00), within 2 %, 2 groups, "
+                         (False, "200 ns, +2, +1.00 % (+1.00 to +1.00), within 2 %, 2 groups, "
                                  "3 of 3 rounds steady"))
 
 

@@ -51,10 +51,16 @@
  * where it branched, and each branch that is taken costs as much as a line. */
 #define SELDOM(x) __builtin_expect((x), 0)
 
-/* load_acquire() in a function that does nothing else in memory. The compiler moves nothing across
- * an atomic load: parameters on the stack, which a tail jump leaves where they are, are taken from
- * there and put back. x86 acquires with each load. */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#define HAS_CLANG_TSAN __has_feature(thread_sanitizer)
+#else
+#define HAS_CLANG_TSAN 0
+#endif
+
+/* load_acquire() where nothing else in memory is near, or only a call that the compiler cannot look
+ * into. It moves nothing across an atomic load: parameters on the stack, which a tail jump leaves
+ * where they are, are taken from there and put back. x86 acquires with each load. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !HAS_CLANG_TSAN
 #define load_folded(p) (*(const __typeof__(load_acquire(p)) *)(p))
 #else
 #define load_folded(p) load_acquire(p)

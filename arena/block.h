@@ -53,9 +53,9 @@
 struct block_shard {
 	struct spinlock lock; /* guards the rest, but quiet */
 	_Atomic bool quiet;   /* it is in use, and nobody watches (block_watch()) */
-	struct block_told {
-		uint64_t count, bytes;
-	} told[2];	      /* what was handed out; what was taken back, or given up for lost */
+	struct block_told {   /* of what was handed out; of what was taken back */
+		uint64_t count, bytes; /* the second one's bytes: also what was given up for lost */
+	} told[2];
 	struct block_map map; /* begins in the first cache line */
 	uint64_t unknown_frees, overlaps;
 } __attribute__((aligned(128)));
@@ -64,8 +64,8 @@ _Static_assert(offsetof(struct block_shard, map.hash_shift) < 64, "what an event
 /* Hidden: else its address is one more word to read. */
 extern struct block_shard block_shards[BLOCK_SHARDS] __attribute__((visibility("hidden")));
 
-/* @b, whose key is @key and which has no object, is handed out with @bytes, or (@freed, all ones)
- * taken back. @return false: it cannot be. */
+/* @b, whose key is @key and which has no object, is handed out with @bytes (@freed is 0), or taken
+ * back (@freed is all ones, and @bytes is of no matter). @return false: it cannot be. */
 static inline bool block_turn(struct block_shard *s, struct block *b, uint64_t key, uint64_t freed,
 			      uint64_t bytes)
 {

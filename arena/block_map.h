@@ -36,7 +36,8 @@ struct range;
 #define BLOCK_GRANULE_SHIFT (BLOCK_WINDOW_SHIFT + BLOCK_WINDOW_BITS + 1)
 #define BLOCK_GRANULE_BITS  42
 #define BLOCK_DEVICE_SHIFT  9 /* of device blocks: PyTorch rounds up to 512 bytes */
-#define BLOCK_DEVICE_MASK   (((uint64_t)1 << BLOCK_DEVICE_SHIFT) - 1)
+/* Bits that no base of a device block has: its granule is all of it. */
+#define BLOCK_DEVICE_MASK   (~((((uint64_t)1 << BLOCK_GRANULE_BITS) - 1) << BLOCK_DEVICE_SHIFT))
 #define BLOCK_SIZE_BITS	    42
 #define BLOCK_SIZE_MASK	    (((uint64_t)1 << BLOCK_SIZE_BITS) - 1)
 

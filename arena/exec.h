@@ -270,7 +270,7 @@ static inline struct exec *guard_launch_quick(uint64_t handle, uint64_t stream)
 	return e;
 }
 
-/* @param self that the thread had before. */
+/* @param self launcher_self, read before the driver's call. */
 static inline void guard_launched_quick(struct exec *e, struct launcher *self)
 {
 	/* As in guard_launched() and launcher_leave(). */

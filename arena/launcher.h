@@ -31,16 +31,18 @@ struct launcher {
 _Static_assert(sizeof(struct launcher) == 64, "one cache line a thread");
 
 /* What the quick paths ask of the thread: one object, so that it is one line, and one offset to
- * read. */
+ * read. Initial-exec: a preloaded library's slots are there from the start, and __tls_get_addr
+ * would be a call and one more DT_NEEDED. */
 struct quick_thread {
 	struct launcher *launcher; /* NULL: it did not launch yet */
 	/* What it launched last, which may be gone by now. NULL: nothing, or launches need a
 	 * fence. */
 	struct exec *exec;
 	uint64_t handle;
-	unsigned inside; /* see shim_inside in shim.h */
+	unsigned inside; /* calls that the library itself is making into the driver */
 } __attribute__((aligned(32)));
-extern _Thread_local struct quick_thread quick_thread;
+extern _Thread_local struct quick_thread quick_thread
+	__attribute__((tls_model("initial-exec")));
 #define launcher_self quick_thread.launcher
 extern counter_t launcher_lost;		/* launches that were not noted: no memory */
 

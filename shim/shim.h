@@ -37,8 +37,7 @@ static inline bool shim_ready(void)
 void shim_off(const char *why);
 
 /* The call stack of the current thread is inside a call that the shim itself made into the
- * driver: wrappers that are reached from there only forward. Initial-exec: a preloaded library's
- * slots are there from the start, and __tls_get_addr would be a call and one more DT_NEEDED. */
+ * driver: wrappers that are reached from there only forward. */
 #define shim_inside quick_thread.inside
 
 /* Streams that capture now, in the process; 0 keeps launches on the short path. */

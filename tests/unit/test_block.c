@@ -372,6 +372,9 @@ Test(block, nothing_is_quick_while_somebody_watches, .init = start)
 	cr_assert(!block_event_quick(s, SEGMENT, 0));
 	cr_assert(!block_event_quick(s, 0, 512));
 	cr_assert(!block_event_quick(s, SEGMENT + 16, 512));
+	/* More bits than an entry holds: some begin to look where that of the block is. */
+	for (uint64_t i = 1; i < 1 << 13; i++)
+		cr_assert(!block_event_quick(s, SEGMENT + (i << 51), 512), "%lu", i);
 }
 
 static bool quick(void)

@@ -176,7 +176,7 @@ class Section:
             return
         attach, finalize = (sum(f[ns] for f in facts) / sum(windows) / 1e6
                             for ns in ("attach_ns", "finalize_ns"))
-        self.add("windows", [], f"{sum(windows)} in {len(windows)}, attach {attach:.1f} ms, "
+        self.add("windows", [], f"{sum(windows)} in {len(windows)} programs at a time, attach {attach:.1f} ms, "
                  f"finalize {finalize:.1f} ms; "
                  f"CUPTI {facts[0].get('version')}, {facts[0].get('library')}")
 

@@ -446,8 +446,11 @@ CUresult do_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction 
 /* Those that an H200 has room for: its groups of 16 or 18 multiprocessors leave some over. */
 CUresult do_cuOccupancyMaxActiveClusters(int *clusters, CUfunction h, const CUlaunchConfig *c)
 {
-	unsigned int size = 1, each = 2 * (c->sharedMemBytes + 1024) > 228 * 1024 ? 1 : 2;
+	unsigned int size = 1, each;
 
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
+	each = 2 * (c->sharedMemBytes + 1024) > 228 * 1024 ? 1 : 2;
 	for (unsigned int i = 0; i < c->numAttrs; i++)
 		if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
 			size = c->attrs[i].value.clusterDim.x;
